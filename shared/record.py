@@ -1,0 +1,270 @@
+"""One run's evidence: the screen's lines as a log, the numbers and their origin as JSON, written whole at the end.
+
+    results/<paper>/<experiment>.log    exactly what was said
+    results/<paper>/<experiment>.json   schema, question, provenance, results, verdicts, figures, what this cannot show
+
+Nothing is written when the run fails: the earlier result stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+from shared import verdict as verdicts
+from shared.errors import UserError
+from shared.paths import ROOT, atomic_write, results_dir
+from shared.published import Number
+
+SCHEMA = 1
+PACKAGES = (
+    "torch", "torchvision", "transformers", "timm", "datasets", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow",
+    "safetensors", "huggingface_hub",
+)  # fmt: skip
+TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
+
+
+class Record:
+    """A context manager; see the module's docstring. Units: seconds, MB (10^6 bytes)."""
+
+    def __init__(
+        self,
+        paper: str,
+        experiment: str,
+        *,
+        config: Any = None,
+        question: str = "",
+        results: Path | None = None,
+        quiet: bool = False,
+    ):
+        self.paper, self.experiment, self.question, self.quiet = paper, experiment, question, quiet
+        self.directory = Path(results or results_dir()) / paper
+        self.figures_dir = self.directory / "figures"
+        self.config = config
+        self.seed: int | None = None
+        self.results: dict[str, Any] = {}
+        self.verdicts: list[verdicts.Verdict] = []
+        self.lines: list[str] = []
+        self._closing = ""
+        self._figures: list[dict] = []
+        self._device: dict[str, str] = {}
+        self._data: list[dict] = []
+        self._models: list[dict] = []
+
+    def __enter__(self) -> Self:
+        self._clock = time.perf_counter()
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        # an unwritable folder is found out now, not after an hour of work
+        atomic_write(self.directory / f".{self.experiment}.probe", b"")
+        (self.directory / f".{self.experiment}.probe").unlink()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            self.write()
+
+    # what the reader sees -------------------------------------------------------------------------------------------
+
+    def say(self, text: str = "") -> None:
+        """One line or several, verbatim to the screen and the log."""
+        self.lines += text.split("\n")
+        if not self.quiet:
+            print(text, flush=True)
+
+    def section(self, title: str) -> None:
+        """A blank line and `== title ==`."""
+        self.say(f"\n== {title} ==")
+
+    def cannot_show(self, text: str) -> None:
+        """The closing line: what this experiment cannot show."""
+        self._closing = text
+        self.say(f"\nWhat this cannot show: {text}")
+
+    # what the numbers came from -------------------------------------------------------------------------------------
+
+    def use_device(self, device: str, dtype: str, reason: str) -> None:
+        self._device = {"device": device, "dtype": dtype, "reason": reason}
+
+    def use_data(
+        self, name: str, *, split: str, source: str, pictures: int, fingerprint: str, stand_in: str | None = None
+    ) -> None:
+        """Pictures used; `fingerprint` is a sha256 over them and their labels, in order."""
+        self._data.append(
+            {"name": name, "split": split, "source": source, "pictures": pictures, "fingerprint": fingerprint,
+             "stand_in": stand_in}
+        )  # fmt: skip
+
+    def use_model(
+        self,
+        name: str,
+        *,
+        revision: str | None,
+        weights_sha256: str | None,
+        preprocessing: str,
+        stand_in: str | None = None,
+    ) -> None:
+        self._models.append(
+            {"name": name, "revision": revision, "weights_sha256": weights_sha256, "preprocessing": preprocessing,
+             "stand_in": stand_in}
+        )  # fmt: skip
+
+    def figure(self, path: Path, caption: str) -> None:
+        """A picture that was written (below the results folder), for the report."""
+        self._figures.append({"path": Path(path).relative_to(self.directory).as_posix(), "caption": caption})
+
+    # what became of the published numbers ---------------------------------------------------------------------------
+
+    def judge(self, number: Number, measured: float | str | None, **options: Any) -> verdicts.Verdict:
+        """`shared.verdict.judge`, kept in the record."""
+        verdict = verdicts.judge(number, measured, **options)
+        self.verdicts.append(verdict)
+        return verdict
+
+    @property
+    def differs(self) -> int:
+        """How many verdicts differ (for --strict)."""
+        return sum(v.verdict == verdicts.DIFFERS for v in self.verdicts)
+
+    def print_verdicts(self) -> None:
+        """A section of its own: the counts, then a line for each verdict that is not `equal`."""
+        self.section("verdicts: published against measured")
+        self.say(f"  {count_line(v.verdict for v in self.verdicts)}")
+        for v in self.verdicts:
+            if v.verdict not in (verdicts.EQUAL, verdicts.NOT_RUN):
+                self.say(f"  {v.line()}")
+        not_run = [v for v in self.verdicts if v.verdict == verdicts.NOT_RUN]
+        for reason, count in Counter(v.reason for v in not_run).items():
+            self.say(f"  {count} not run: {reason}")
+
+    # writing and reading --------------------------------------------------------------------------------------------
+
+    def as_json(self) -> dict:
+        """The record as it is written."""
+        return {
+            "schema": SCHEMA,
+            "paper": self.paper,
+            "experiment": self.experiment,
+            "question": self.question,
+            "provenance": {
+                "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+                "config": _plain(self.config),
+                "seed": self.seed,
+                "data": self._data,
+                "models": self._models,
+                **{key: self._device.get(key) for key in ("device", "dtype", "reason")},
+                "packages": package_versions(),
+                "python": platform.python_version(),
+                "machine": machine(),
+                "git": git_state(),
+                "started": self._started,
+                "duration_s": round(time.perf_counter() - self._clock, 3),
+                "peak_memory_mb": round(peak_memory_mb(), 1),
+            },
+            "results": _plain(self.results),
+            "verdicts": [v.as_json() for v in self.verdicts],
+            "figures": self._figures,
+            "cannot_show": self._closing,
+        }
+
+    def write(self) -> None:
+        """Log and JSON, each atomically; the JSON last, because it is what others read."""
+        text = json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        atomic_write(self.directory / f"{self.experiment}.log", "\n".join(self.lines).strip("\n") + "\n")
+        atomic_write(self.directory / f"{self.experiment}.json", text + "\n")
+
+    @staticmethod
+    def load(path: Path) -> dict:
+        """A result as a dictionary. Raises `UserError` naming the file: absent, damaged, or of another schema."""
+        try:
+            data = json.loads(Path(path).read_bytes())
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such result; run the experiment first") from None
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise UserError(f"{path}: damaged result ({error}); run the experiment again") from None
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise UserError(f"{path}: result of schema {schema!r}, this version reads {SCHEMA}; run it again")
+        for key in ("paper", "experiment", "provenance", "results", "verdicts"):
+            if key not in data:
+                raise UserError(f"{path}: damaged result ({key!r} is missing); run the experiment again")
+        return data
+
+
+def count_line(found: Any) -> str:
+    """`12 equal, 3 agrees, 0 differs, 0 not comparable, 5 not run`."""
+    counts = Counter(found)
+    return ", ".join(f"{counts[name]} {name}" for name in verdicts.VERDICTS)
+
+
+def _plain(value: Any) -> Any:
+    """JSON types: dataclasses become objects, paths texts, arrays lists; NaN becomes null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    return str(value)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that can change a number, read without importing them."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_state(root: Path = ROOT) -> dict[str, Any]:
+    """`commit` and whether tracked code differs from it (`dirty`; results/ do not count); None outside git."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    status = git("status", "--porcelain", "--untracked-files=normal", "--", ".", ":(exclude)results")
+    return {"commit": commit, "dirty": None if status is None else bool(status)}
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores that this process may use, operating system: no host name."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
+
+
+def peak_memory_mb() -> float:
+    """Peak resident memory of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
