@@ -1,0 +1,160 @@
+"""Which device and which precision to compute in, with the reason in words.
+
+The precision policy: float16 on CUDA (features are checked for overflow and recomputed, see `shared.features`);
+bfloat16 on a CPU whose matrix units take it (AMX or AVX512-BF16: 4x to 5x the float32 rate, cosine to float32 at least
+0.9998); float32 everywhere else. Apple's MPS is used only after it has agreed with the CPU on a few pictures.
+
+Also the process's place in a `torchrun` job, since that decides which CUDA device is its own.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from shared.errors import UserError
+
+DTYPES = {
+    "float16": torch.float16,
+    "fp16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "bf16": torch.bfloat16,
+    "float32": torch.float32,
+    "fp32": torch.float32,
+}
+# Float32 rounding through a few layers stays below 1e-5; a wrong kernel is off by far more than this.
+MPS_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A device, the precision to compute in, and why."""
+
+    device: torch.device
+    dtype: torch.dtype
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return str(self.device)
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
+
+
+def choose(device: str = "auto", dtype: str = "auto") -> Choice:
+    """Resolve `--device` and `--dtype`.
+
+    device: "auto", "cpu", "cuda", "cuda:1" or "mps". dtype: "auto" or a key of DTYPES.
+    UserError for an unknown name, a device that is not there, or a precision that the device does not have.
+    """
+    where, why_device = _device(device)
+    precision, why_dtype = _dtype(dtype, where)
+    return Choice(where, precision, f"{why_device}; {why_dtype}")
+
+
+def rank_and_world() -> tuple[int, int]:
+    """(rank, number of processes) of this process under `torchrun`; (0, 1) outside it. Asks the environment only."""
+    try:
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    except ValueError:
+        raise UserError("RANK and WORLD_SIZE must be whole numbers; unset them or start with torchrun") from None
+
+
+def _device(asked: str) -> tuple[torch.device, str]:
+    kind, colon, number = asked.partition(":")
+    if colon and not (kind == "cuda" and number.isdigit()):
+        kind = "unknown"
+    if kind == "auto":
+        if torch.cuda.is_available():
+            where = torch.device("cuda", _own_cuda_index())
+            return where, f"{where}: a CUDA device is there ({torch.cuda.get_device_name(where)})"
+        if torch.backends.mps.is_available():
+            error = disagreement(torch.device("mps"))
+            if error <= MPS_TOLERANCE:
+                return torch.device("mps"), f"mps: agrees with the CPU on four pictures (relative error {error:.1e})"
+            return torch.device("cpu"), f"cpu: MPS is there but wrong on four pictures (relative error {error:.1e})"
+        return torch.device("cpu"), "cpu: no CUDA or MPS device"
+    if kind == "cpu":
+        return torch.device("cpu"), "cpu: asked for"
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        index = int(number) if number else _own_cuda_index() if count else 0
+        if index >= count:
+            raise UserError(f"--device {asked}: {count} CUDA devices are visible to torch; use --device cpu or auto")
+        where = torch.device("cuda", index)
+        return where, f"{where}: asked for ({torch.cuda.get_device_name(where)})"
+    if kind == "mps":
+        if not torch.backends.mps.is_available():
+            raise UserError("--device mps: torch sees no MPS device; use --device cpu or auto")
+        error = disagreement(torch.device("mps"))
+        if error > MPS_TOLERANCE:
+            raise UserError(f"--device mps: wrong on four pictures (relative error {error:.1e}); use --device cpu")
+        return torch.device("mps"), f"mps: asked for, agrees with the CPU on four pictures (relative error {error:.1e})"
+    raise UserError(f"--device {asked}: expected auto, cpu, cuda, cuda:N or mps")
+
+
+def _own_cuda_index() -> int:
+    return int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+
+
+def _dtype(asked: str, device: torch.device) -> tuple[torch.dtype, str]:
+    if asked != "auto":
+        if asked not in DTYPES:
+            raise UserError(f"--dtype {asked}: expected auto, {', '.join(DTYPES)}")
+        dtype = DTYPES[asked]
+        if device.type == "cuda" and dtype is torch.bfloat16 and not torch.cuda.is_bf16_supported():
+            raise UserError(f"--dtype {asked}: {torch.cuda.get_device_name(device)} has no bfloat16; use --dtype fp16")
+        return dtype, f"{str(dtype).removeprefix('torch.')}: asked for"
+    if device.type == "cuda":
+        return torch.float16, "float16: CUDA's fastest common precision, overflow is checked"
+    if device.type == "cpu":
+        unit = bf16_unit()
+        if unit:
+            return torch.bfloat16, f"bfloat16: this CPU has {unit}"
+        return torch.float32, "float32: this CPU has neither AMX nor AVX512-BF16"
+    return torch.float32, f"float32: the precision checked on {device.type}"
+
+
+def bf16_unit() -> str | None:
+    """The CPU's unit for bfloat16 products, "AMX" or "AVX512-BF16"; None when it has none that torch can use."""
+    able = torch.cpu.get_capabilities()
+    # The processor's flag is not enough: the operating system has to grant the tile registers.
+    if able.get("amx_bf16") and torch.cpu._init_amx():
+        return "AMX"
+    if able.get("avx512_bf16"):
+        return "AVX512-BF16"
+    return None
+
+
+def disagreement(device: torch.device) -> float:
+    """Largest difference between `device` and the CPU, in float32, relative to the CPU's largest value.
+
+    Four fixed random pictures go through the operations that the encoders are made of: antialiased resize, patch
+    convolution, layer norm, attention, GELU, strided convolution and pooling. A failure on the device is infinite.
+    """
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.rand(4, 3, 40, 48, generator=generator)
+    weights = [torch.randn(*shape, generator=generator) * 0.2 for shape in ((32, 3, 8, 8), (96, 32), (32, 32, 3, 3))]
+    expected = _small_network(pictures, weights)
+    try:
+        measured = _small_network(pictures.to(device), [weight.to(device) for weight in weights]).cpu()
+    except RuntimeError:  # NotImplementedError, a missing kernel, is one of these
+        return float("inf")
+    error = float((measured - expected).abs().max() / expected.abs().max())
+    return error if error == error else float("inf")
+
+
+def _small_network(pictures: Tensor, weights: list[Tensor]) -> Tensor:
+    patch, attention, convolution = weights
+    x = F.interpolate(pictures, size=(32, 32), mode="bilinear", antialias=True)
+    tokens = F.layer_norm(F.conv2d(x, patch, stride=8).flatten(2).transpose(1, 2), (32,))
+    q, k, v = (tokens @ attention.T).chunk(3, dim=-1)
+    tokens = tokens + F.gelu(F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0])
+    maps = F.conv2d(tokens.transpose(1, 2).reshape(-1, 32, 4, 4), convolution, stride=2, padding=1)
+    return torch.cat([tokens.mean(1), maps.mean((2, 3))], dim=1)

@@ -1,0 +1,119 @@
+"""Device and precision: no GPU is needed, so the CUDA and MPS answers are simulated and say so by monkeypatching."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from shared import device
+from shared.errors import UserError
+
+
+def pretend(
+    monkeypatch: pytest.MonkeyPatch, *, cuda: int = 0, mps: bool = False, cpu: dict[str, bool] | None = None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda where: "Pretended GPU")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: cpu or {})
+    monkeypatch.setattr(torch.cpu, "_init_amx", lambda: True)
+
+
+def test_cuda_is_taken_first_in_float16_on_the_processs_own_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, cuda=2, mps=True)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    choice = device.choose()
+    assert (choice.name, choice.dtype_name) == ("cuda:1", "float16")
+    assert "Pretended GPU" in choice.reason and "overflow" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("able", "dtype", "word"),
+    [
+        ({"amx_bf16": True, "avx512_bf16": True}, "bfloat16", "AMX"),
+        ({"avx512_bf16": True}, "bfloat16", "AVX512-BF16"),
+        ({"avx512_f": True}, "float32", "neither"),
+    ],
+)
+def test_the_cpus_precision_follows_its_units(
+    monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], dtype: str, word: str
+) -> None:
+    pretend(monkeypatch, cpu=able)
+    choice = device.choose()
+    assert (choice.name, choice.dtype_name) == ("cpu", dtype)
+    assert word in choice.reason
+
+
+def test_amx_that_the_system_does_not_grant_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, cpu={"amx_bf16": True})
+    monkeypatch.setattr(torch.cpu, "_init_amx", lambda: False)
+    assert device.choose().dtype is torch.float32
+
+
+def test_mps_is_trusted_only_when_it_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, mps=True)
+    monkeypatch.setattr(device, "disagreement", lambda where: 2e-6)
+    assert device.choose().name == "mps" and device.choose().dtype is torch.float32
+    monkeypatch.setattr(device, "disagreement", lambda where: 0.5)
+    assert device.choose().name == "cpu" and "wrong" in device.choose().reason
+    with pytest.raises(UserError, match="--device cpu"):
+        device.choose("mps")
+
+
+def test_disagreement_sees_a_wrong_kernel_and_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device.disagreement(torch.device("cpu")) == 0
+    true_network = device._small_network
+    calls = []
+
+    def wrong_on_the_device(pictures: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+        calls.append(1)
+        return true_network(pictures, weights) * (1.01 if len(calls) == 2 else 1)
+
+    monkeypatch.setattr(device, "_small_network", wrong_on_the_device)
+    assert device.disagreement(torch.device("cpu")) == pytest.approx(0.01, rel=1e-3)
+    monkeypatch.setattr(device, "_small_network", true_network)
+    assert device.disagreement(torch.device("meta")) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("device_name", "dtype", "message"),
+    [
+        ("cuda:x", "auto", "expected auto, cpu, cuda"),
+        ("gpu", "auto", "expected auto, cpu, cuda"),
+        ("cuda", "auto", "0 CUDA devices"),
+        ("cuda:3", "auto", "0 CUDA devices"),
+        ("mps", "auto", "no MPS device"),
+        ("cpu", "int8", "expected auto, float16"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, device_name: str, dtype: str, message: str
+) -> None:
+    pretend(monkeypatch)
+    with pytest.raises(UserError, match=message):
+        device.choose(device_name, dtype)
+
+
+def test_bfloat16_on_a_card_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, cuda=1)
+    with pytest.raises(UserError, match="no bfloat16"):
+        device.choose("cuda", "bf16")
+
+
+def test_asked_for_is_said() -> None:
+    choice = device.choose("cpu", "fp32")
+    assert choice == device.Choice(torch.device("cpu"), torch.float32, "cpu: asked for; float32: asked for")
+
+
+def test_rank_and_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert device.rank_and_world() == (0, 1)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert device.rank_and_world() == (1, 2)
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(UserError, match="torchrun"):
+        device.rank_and_world()
