@@ -75,6 +75,8 @@ def judge(
     unit: str | None = None,
     stand_in: str | None = None,
     why_not_run: str | None = None,
+    same_runs: bool = False,
+    terms: dict[str, float] | None = None,
 ) -> Verdict:
     """Judge one published number.
 
@@ -83,6 +85,8 @@ def judge(
     std, n       our sample standard deviation over `n` repeats, in the same unit
     pictures     our test-set size (default: the publication's), for the binomial term
     unit         our unit; another one than the publication's is an error of the program: ValueError
+    same_runs    the measurement is arithmetic on the published runs themselves: no statistical term
+    terms        further named parts of the tolerance that follow from the measurement: the rounding of its inputs
     stand_in     why the measurement is not of the published thing: the verdict is then `not comparable`
     """
     if unit is not None and unit != number.unit:
@@ -102,19 +106,20 @@ def judge(
         return _judge_text(number, text, common, stand_in)
     if difference is None:
         return Verdict(**common, measured=text, verdict=DIFFERS, reason="the measurement is not a finite number")
-    terms = tolerance_terms(number, std=std, n=n, pictures=pictures)
+    tolerance = rounding_term(number) if same_runs else tolerance_terms(number, std=std, n=n, pictures=pictures)
+    tolerance |= terms or {}
     if text == number.printed:
         verdict = EQUAL
     else:
-        verdict = AGREES if abs(difference) <= sum(terms.values()) * (1 + 1e-9) else DIFFERS
+        verdict = AGREES if abs(difference) <= sum(tolerance.values()) * (1 + 1e-9) else DIFFERS
     reason = number.tolerance_reason or ""
     return Verdict(
         **common,
         measured=text,
         verdict=verdict,
         difference=difference,
-        tolerance=sum(terms.values()),
-        tolerance_terms=terms,
+        tolerance=sum(tolerance.values()),
+        tolerance_terms=tolerance,
         reason=reason,
     )
 
@@ -129,9 +134,9 @@ def tolerance_terms(
     number: Number, *, std: float | None = None, n: int = 1, pictures: int | None = None
 ) -> dict[str, float]:
     """The named terms whose sum is the tolerance, in the publication's unit (see the module's docstring)."""
+    terms = rounding_term(number)
     if number.tolerance is not None:
-        return {"stated": number.tolerance}
-    terms = {"rounding": 0.5 * 10.0**-number.decimals}
+        return terms
     variances = {}
     if number.std is not None:
         variances["published spread"] = float(number.std) ** 2 / (number.n or 1)
@@ -146,6 +151,13 @@ def tolerance_terms(
         # the statistical term is Z times the root of a sum of squares; its parts are shown in proportion to variance
         terms |= {name: Z * total * variance / total**2 for name, variance in variances.items()}
     return terms
+
+
+def rounding_term(number: Number) -> dict[str, float]:
+    """Half a unit of the last printed digit, or the stated tolerance that overrides the whole rule."""
+    if number.tolerance is not None:
+        return {"stated": number.tolerance}
+    return {"rounding": 0.5 * 10.0**-number.decimals}
 
 
 def wilson(successes: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
