@@ -1,0 +1,102 @@
+# `make` prints what there is. PY= runs another interpreter (no .venv is made then), ARGS= goes to the script,
+# PYTHON= is the interpreter that .venv is made with.
+PYTHON ?= python3
+VENV := .venv
+PY ?= $(VENV)/bin/python
+ARGS ?=
+VIT := papers/vit
+# with an interpreter of the user's own nothing is installed
+READY := $(if $(filter $(VENV)/bin/python,$(PY)),$(VENV)/.installed)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves \
+        pictures compare check report bench clean
+
+# target | file it needs | what it does
+define TARGETS
+setup|pyproject.toml|make .venv and install the suite into it
+demo|shared/demo.py|everything on small embedded data, then a report to look at (minutes)
+test|tests|the tests: no GPU, no network
+lint|pyproject.toml|ruff
+tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed (a second)
+fewshot|$(VIT)/vit_part4_fewshot.py|seven frozen models on CIFAR-100 and Pets (GPU box, network)
+fewshot-offline|$(VIT)/vit_part4_fewshot.py|the same with two models that come as wheels
+top5|$(VIT)/vit_part4_top5.py|top-1 and top-5 of four classifiers on Imagenette (network)
+top5-offline|$(VIT)/vit_part4_top5.py|the same with EfficientNet-Lite0 from its wheel
+scratch|$(VIT)/vit_part4_scratch.py|ViT against ResNet from scratch on CIFAR-10 (an hour or two on two cores)
+scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minutes)
+curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
+pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets pictures and the few-shot figures
+compare|papers/comparisons/compare.py|two architectures layer by layer; ARGS="bert-base vit-b16"
+check|shared/check.py|the verdict of every published number
+report|shared/report|results/report/index.html from all results
+bench|benchmarks/run.py|speed and memory against peers
+clean|Makefile|remove .venv, caches and demo results; recorded results stay
+endef
+export TARGETS
+
+help:
+	@echo "make TARGET [ARGS='...'] [PY=python]"
+	@echo "$$TARGETS" | while IFS='|' read -r target file text; do \
+	  if [ -e "$$file" ] || [ -e "$$file.py" ]; then printf '  %-16s %s\n' "$$target" "$$text"; fi; done
+
+setup: $(READY)
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@test -x $(VENV)/bin/python || { echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing the suite (PyTorch is large: minutes)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,offline]'
+	@touch $@
+
+demo: $(READY)
+	$(PY) -m shared.demo $(ARGS)
+
+test: $(READY)
+	$(PY) -m pytest $(ARGS)
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+tables: $(READY)
+	$(PY) $(VIT)/vit_part4_tables.py $(ARGS)
+
+fewshot: $(READY)
+	$(PY) $(VIT)/vit_part4_fewshot.py --config configs/vit/fewshot.toml $(ARGS)
+
+fewshot-offline: $(READY)
+	$(PY) $(VIT)/vit_part4_fewshot.py --config configs/vit/fewshot-offline.toml $(ARGS)
+
+top5: $(READY)
+	$(PY) $(VIT)/vit_part4_top5.py --config configs/vit/top5.toml $(ARGS)
+
+top5-offline: $(READY)
+	$(PY) $(VIT)/vit_part4_top5.py --config configs/vit/top5-offline.toml $(ARGS)
+
+scratch: $(READY)
+	$(PY) $(VIT)/vit_part4_scratch.py $(ARGS)
+
+scratch-demo: $(READY)
+	$(PY) $(VIT)/vit_part4_scratch.py --config configs/vit/scratch-demo.toml $(ARGS)
+
+curves: $(READY)
+	$(PY) $(VIT)/vit_part4_scratch_curves.py $(ARGS)
+
+pictures: $(READY)
+	$(PY) $(VIT)/vit_part4_pictures.py $(ARGS)
+
+compare: $(READY)
+	$(PY) papers/comparisons/compare.py $(ARGS)
+
+check: $(READY)
+	$(PY) -m shared.check $(ARGS)
+
+report: $(READY)
+	$(PY) -m shared.report $(ARGS)
+
+bench: $(READY)
+	$(PY) benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis results/demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
