@@ -16,11 +16,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from shared import verdict as verdicts
 from shared.errors import UserError
@@ -58,6 +59,8 @@ class Record:
         self.lines: list[str] = []
         self._closing = ""
         self._figures: list[dict] = []
+        self._tables: list[dict] = []
+        self._files: list[dict] = []
         self._device: dict[str, str] = {}
         self._data: list[dict] = []
         self._models: list[dict] = []
@@ -119,9 +122,34 @@ class Record:
              "stand_in": stand_in}
         )  # fmt: skip
 
-    def figure(self, path: Path, caption: str) -> None:
-        """A picture that was written (below the results folder), for the report."""
-        self._figures.append({"path": Path(path).relative_to(self.directory).as_posix(), "caption": caption})
+    # what the report shows besides the verdicts -------------------------------------------------------------------
+
+    def figure(self, path: Path, caption: str, *, kind: Literal["figure", "gallery"] = "figure") -> None:
+        """A picture that was written below `directory`. The first one is the answer to `question`.
+
+        The caption is also the picture's alternative text. `gallery`: photographs, shown at full width.
+        """
+        self._figures.append({"path": self._below(path), "caption": caption, "kind": kind})
+
+    def table(
+        self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, note: str = "", group: str = ""
+    ) -> None:
+        """A measured table. Cells: text in the log's format, numbers (shown with 4 digits), None (blank).
+
+        Tables of one `group` stand side by side. ValueError when a row has not one cell a column.
+        """
+        cells = [list(row) for row in rows]
+        for row in cells:
+            if len(row) != len(columns):
+                raise ValueError(f"table {title!r}: {len(columns)} columns, but a row of {len(row)}: {row}")
+        self._tables.append({"title": title, "columns": list(columns), "rows": cells, "note": note, "group": group})
+
+    def file(self, path: Path, caption: str) -> None:
+        """Another file that was written below `directory`, to be linked to: a page, a CSV."""
+        self._files.append({"path": self._below(path), "caption": caption})
+
+    def _below(self, path: Path) -> str:
+        return Path(path).relative_to(self.directory).as_posix()
 
     # what became of the published numbers ---------------------------------------------------------------------------
 
@@ -174,6 +202,8 @@ class Record:
             "results": _plain(self.results),
             "verdicts": [v.as_json() for v in self.verdicts],
             "figures": self._figures,
+            "tables": _plain(self._tables),
+            "files": self._files,
             "cannot_show": self._closing,
         }
 
