@@ -1,0 +1,146 @@
+"""What a model needs: memory for training and inference, which GPUs hold it, and what a training run costs.
+
+All of it is arithmetic on the measured model under `Assumptions`; every one of them can be printed and overridden.
+Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 operations a second).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from shared.errors import UserError
+from shared.graph.measure import Model
+
+
+def _assumed(default: Any, words: str) -> Any:
+    return field(default=default, metadata={"words": words})
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What is assumed of the training run and its machine. The defaults are one NVIDIA A10G at 35 % of its peak."""
+
+    price_hour: float = _assumed(1.10, "dollars for one GPU and hour")
+    tflops: float = _assumed(70.0, "peak of the GPU, 10^12 operations a second")
+    utilisation: float = _assumed(0.35, "share of the peak that training reaches")
+    bandwidth_gb: float = _assumed(600.0, "memory bandwidth, 10^9 bytes a second")
+    bandwidth_share: float = _assumed(0.8, "share of the bandwidth that is reached")
+    samples: int = _assumed(50_000, "training samples an epoch")
+    epochs: int = _assumed(10, "epochs")
+    batch: int = _assumed(32, "samples a step")
+    step_overhead_s: float = _assumed(0.005, "seconds a step for everything that is not arithmetic")
+    startup_s: float = _assumed(60.0, "seconds before the first step")
+    value_bytes: int = _assumed(4, "bytes of a weight, a gradient, each of Adam's two moments and an activation")
+    traffic_bytes: int = _assumed(32, "bytes a parameter that a step moves: Adam's four values read and written")
+    reserved_gb: float = _assumed(0.5, "GB that the GPU's context and libraries take")
+    factor: float = _assumed(1.0, "training memory is multiplied by this")
+    idle_floor: bool = _assumed(False, "a step costs at least one operation for each parameter")
+
+    def __post_init__(self) -> None:
+        for name in (
+            "price_hour", "tflops", "utilisation", "bandwidth_gb", "bandwidth_share", "samples", "epochs", "batch",
+            "value_bytes", "traffic_bytes", "factor",
+        ):  # fmt: skip
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name.replace('_', '-')} must be above 0, got {getattr(self, name)}")
+        for name in ("step_overhead_s", "startup_s", "reserved_gb"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
+        if self.utilisation > 1 or self.bandwidth_share > 1:
+            raise UserError("utilisation and bandwidth-share are shares: at most 1")
+
+
+GPUS = {"T4 16GB": 16, "A100 40GB": 40, "H100 80GB": 80}  # decimal GB
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes, by what they hold. `per_sample` is what one more sample in the batch keeps for its backward pass."""
+
+    weights: int
+    gradients: int
+    adam: int
+    activations: int
+    per_sample: int
+    training: float
+    inference: int
+    batch: int
+
+
+def memory(model: Model, assumed: Assumptions, batch: int | None = None) -> Memory:
+    """Memory at a batch size (default: the assumed one), one declared input a sample.
+
+    Training holds weights, gradients, Adam's two moments and what every layer keeps (in full precision, attention
+    scores included: no fused attention, no recomputation). Inference holds the weights and the two largest
+    neighbouring outputs. A convention may leave activations out.
+    """
+    batch = assumed.batch if batch is None else batch
+    size = assumed.value_bytes
+    weights = model.parameters * size
+    kept = model.total("kept") if model.convention.activations_in_memory else 0
+    outputs = [_numbers(layer.output) for layer in model.layers] if model.convention.activations_in_memory else []
+    widest = max((sum(outputs[i : i + 2]) for i in range(len(outputs))), default=0)
+    training = (4 * weights + batch * kept * size) * assumed.factor
+    return Memory(
+        weights=weights,
+        gradients=weights,
+        adam=2 * weights,
+        activations=batch * kept * size,
+        per_sample=kept * size,
+        training=training,
+        inference=weights + batch * widest * size,
+        batch=batch,
+    )
+
+
+def _numbers(shape: tuple[int, ...] | None) -> int:
+    count = 1
+    for size in shape or (0,):
+        count *= size
+    return count
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a GPU holds training at the assumed batch, and the largest batch that it holds (None: any)."""
+
+    gpu: str
+    fits: bool
+    largest_batch: int | None
+
+
+def fits(model: Model, assumed: Assumptions) -> list[Fit]:
+    """One answer for each of `GPUS`."""
+    found = []
+    need = memory(model, assumed)
+    for name, gigabytes in GPUS.items():
+        room = (gigabytes - assumed.reserved_gb) * 1e9 / assumed.factor - (need.weights + need.gradients + need.adam)
+        largest = None if need.per_sample == 0 and room >= 0 else max(0, int(room // max(1, need.per_sample)))
+        found.append(Fit(name, largest is None or largest >= assumed.batch, largest))
+    return found
+
+
+@dataclass(frozen=True)
+class TrainCost:
+    """A training run: seconds and dollars, with the two candidates for what limits a step."""
+
+    steps: int
+    compute_s: float
+    traffic_s: float
+    step_s: float
+    seconds: float
+    dollars: float
+
+
+def train_cost(model: Model, assumed: Assumptions) -> TrainCost:
+    """Six operations a multiply-accumulate and sample (two forward, four backward), or moving the parameters and
+    their optimiser state, whichever is longer; plus overheads."""
+    operations = max(model.macs, model.parameters) if assumed.idle_floor else model.macs
+    compute = 6 * assumed.batch * operations / (assumed.tflops * 1e12 * assumed.utilisation)
+    traffic = assumed.traffic_bytes * model.parameters / (assumed.bandwidth_gb * 1e9 * assumed.bandwidth_share)
+    step = assumed.step_overhead_s + max(compute, traffic)
+    steps = ceil(assumed.samples / assumed.batch) * assumed.epochs
+    seconds = assumed.startup_s + steps * step
+    return TrainCost(steps, compute, traffic, step, seconds, seconds / 3600 * assumed.price_hour)

@@ -1,0 +1,249 @@
+"""Graph files: `{id, name, components: [{id, type, name, params, inputs, outputs}], connections: [{id, from, to}]}`.
+
+Strict about structure (a cycle, a connection to nowhere, two nodes of one id, a node without a type), liberal about
+what public files really hold: several inputs and outputs, sources that are no inputs, any file order, repeated names,
+merges with one parent, extra keys everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shared.errors import UserError
+
+LARGEST_FILE = 50_000_000  # bytes; the largest public graph has 0.2 MB
+DEEPEST = 8
+STICKY = frozenset({"stickyNote", "sticky", "note", "comment"})
+
+
+@dataclass(frozen=True)
+class Node:
+    """One component of the file. `shape` is a declared input shape; `settings` are the file's `params`."""
+
+    id: str
+    type: str
+    name: str
+    settings: dict[str, Any]
+    shape: tuple[int, ...] | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed graph without cycles. `edges` keeps the file's order: a layer's first parent is its main input."""
+
+    id: str
+    name: str
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[str, str], ...]
+    source: str
+    official_parameters: int | None = None
+    description: str = ""
+    _by_id: dict[str, Node] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._by_id.update((node.id, node) for node in self.nodes)
+        self.order()  # a cycle is found when the graph is made, not in the middle of a count
+
+    def node(self, id: str) -> Node:
+        return self._by_id[id]
+
+    @cached_property
+    def parents(self) -> dict[str, list[str]]:
+        """Each node's parents in the order of the connections."""
+        return self._neighbours(1, 0)
+
+    @cached_property
+    def children(self) -> dict[str, list[str]]:
+        return self._neighbours(0, 1)
+
+    def _neighbours(self, key: int, value: int) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {node.id: [] for node in self.nodes}
+        for edge in self.edges:
+            found[edge[key]].append(edge[value])
+        return found
+
+    def order(self, file_order: bool = False) -> list[Node]:
+        """Topological order: Kahn's algorithm, first in first out, successors in the order of the connections.
+
+        Sources start in the order in which the connections name them, so that the file order of the nodes changes
+        nothing; with `file_order` in the order of the file. Raises UserError that names a cycle.
+        """
+        waiting = {id: len(parents) for id, parents in self.parents.items()}
+        sources = [node.id for node in self.nodes if not waiting[node.id]]
+        if not file_order:
+            named = {id: at for at, (id, _) in reversed(list(enumerate(self.edges)))}
+            last = len(self.edges)
+            sources.sort(key=lambda id: (named.get(id, last), self._by_id[id].type, id if id not in named else ""))
+        queue, ordered = deque(sources), []
+        while queue:
+            id = queue.popleft()
+            ordered.append(self._by_id[id])
+            for child in self.children[id]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    queue.append(child)
+        if len(ordered) < len(self.nodes):
+            raise UserError(f"{self.source}: the graph has a cycle: {self._cycle(waiting)}; remove one connection")
+        return ordered
+
+    def _cycle(self, waiting: dict[str, int]) -> str:
+        left = {id for id, count in waiting.items() if count}
+        path: list[str] = []
+        # every node left has a parent that is left too, so walking up must come back to a node seen before
+        id = next(iter(left))
+        while id not in path:
+            path.append(id)
+            id = next(parent for parent in self.parents[id] if parent in left)
+        loop = path[path.index(id) :][::-1]
+        shown = loop if len(loop) <= 6 else [*loop[:5], f"... {len(loop) - 5} more"]
+        return " -> ".join(map(quoted, [*shown, loop[0]]))
+
+
+def read(path: Path | str) -> Graph:
+    """Read one graph file. Raises UserError naming the file and the node at fault."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UserError(f"{path}: {path.stat().st_size / 1e6:.0f} MB; a graph file has at most 50 MB")
+        text = path.read_bytes().decode()
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder; name a graph file, or hf:{path} for a model folder") from None
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such graph file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable ({error})") from None
+    return loads(text, str(path))
+
+
+def loads(text: str, source: str) -> Graph:
+    """A graph from JSON text; `source` names it in errors."""
+    try:
+        return parse(json.loads(text), source)
+    except RecursionError:
+        raise UserError(f"{source}: nested too deeply to be a graph file") from None
+    except ValueError as error:  # also a number of more digits than Python reads
+        raise UserError(f"{source}: not JSON ({error})") from None
+
+
+def parse(data: Any, source: str) -> Graph:
+    """A graph from decoded JSON. See the module's docstring for what is checked."""
+    if not isinstance(data, dict) or not isinstance(data.get("components"), list):
+        raise UserError(f"{source}: expected an object with a list `components`; this is no graph file")
+    nodes = tuple(_node(item, at, source) for at, item in enumerate(data["components"]))
+    if not nodes:
+        raise UserError(f"{source}: the graph has no components")
+    seen: set[str] = set()
+    for node in nodes:
+        if node.id in seen:
+            raise UserError(f"{source}: two nodes have the id {quoted(node.id)}; ids must be unique")
+        seen.add(node.id)
+    edges = tuple(_edges(data, source))
+    for start, end in edges:
+        for id in (start, end):
+            if id not in seen:
+                raise UserError(
+                    f"{source}: the connection {quoted(start)} -> {quoted(end)} names {quoted(id)}, which is no node"
+                )
+    name = data.get("name") or data.get("id") or Path(source).stem
+    official = data.get("realParamCount")
+    return Graph(
+        id=printable(data.get("id") or Path(source).stem),
+        name=printable(name),
+        nodes=nodes,
+        edges=edges,
+        source=source,
+        official_parameters=official if type(official) is int and official > 0 else None,
+        description=printable(data.get("description") or ""),
+    )
+
+
+def _node(item: Any, at: int, source: str) -> Node:
+    where = f"{source}: component {at + 1}"
+    if not isinstance(item, dict):
+        raise UserError(f"{where}: expected an object, got {quoted(item)}")
+    id = item.get("id")
+    if type(id) not in (str, int) or id == "":
+        raise UserError(f"{where}: has no id")
+    where = f"{source}: node {quoted(id)}"
+    if not isinstance(item.get("type"), str) or not item["type"]:
+        raise UserError(f"{where}: has no type")
+    settings = item.get("params")
+    if settings is not None and not isinstance(settings, dict):
+        raise UserError(f"{where}: params: expected an object, got {quoted(settings)}")
+    settings = settings or {}
+    if _deep(settings):
+        raise UserError(f"{where}: params: nested more than {DEEPEST} levels; a layer's settings are flat")
+    shape = None
+    for key, value in (("shape", settings.get("shape")), ("inputShape", item.get("inputShape"))):
+        if shape is None and value is not None and item["type"] == "input":
+            shape = sizes(value, f"{where}: {key}")
+    return Node(
+        str(id), item["type"], printable(item.get("name") or id), settings, shape, printable(item.get("notes") or "")
+    )
+
+
+def _deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
+        ]
+    return bool(level)
+
+
+def _edges(data: dict, source: str) -> list[tuple[str, str]]:
+    """The connections; where a file has none, what the nodes' `inputs` say."""
+    connections = data.get("connections")
+    if connections is None:
+        return [
+            (str(parent), str(item["id"]))
+            for item in data["components"]
+            for parent in (item.get("inputs") or [])
+            if type(parent) in (str, int)
+        ]
+    if not isinstance(connections, list):
+        raise UserError(f"{source}: connections: expected a list, got {quoted(connections)}")
+    edges = []
+    for at, item in enumerate(connections):
+        ends = [item.get(key) for key in ("from", "to")] if isinstance(item, dict) else [None, None]
+        if any(type(end) not in (str, int) for end in ends):
+            raise UserError(f"{source}: connection {at + 1}: expected `from` and `to`, got {quoted(item)}")
+        edges.append((str(ends[0]), str(ends[1])))
+    return edges
+
+
+def sizes(value: Any, where: str) -> tuple[int, ...]:
+    """A shape as a tuple of positive integers; a single number is a shape of one axis."""
+    items: Sequence[Any] = value if isinstance(value, list) else [value]
+    found = [integer(item) for item in items]
+    if not found or len(found) > 8 or any(item is None or item < 1 for item in found):
+        raise UserError(f"{where}: expected 1 to 8 positive whole numbers, got {quoted(value)}")
+    return tuple(item for item in found if item is not None)
+
+
+def integer(value: Any) -> int | None:
+    """A whole number, also one written 3.0; None for anything else."""
+    if type(value) is int:
+        return value
+    return int(value) if type(value) is float and value.is_integer() else None
+
+
+def printable(value: Any) -> str:
+    """Text of a file as one line that is safe to print: no control characters, at most 200 characters."""
+    text = str(value)[:200]
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def quoted(value: Any) -> str:
+    """A short quotation for an error line."""
+    text = printable(value if isinstance(value, str) else repr(value)[:60])
+    return f"'{text if len(text) <= 40 else text[:39] + '…'}'"
