@@ -1,0 +1,173 @@
+"""Pictures of "Section 4.3 in miniature": nested balanced subsets, the stream of batches, crop and flip in one gather.
+
+Every draw is a function of (seed, what it is for, step), so a run can be taken up at any step without generator states,
+and a ViT and a ResNet of one seed see the same pictures in the same order with the same crops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from shared.errors import UserError
+
+SUBSET, SPLIT, ORDER, AUGMENT = range(4)  # what a draw is for: each gets its own stream
+
+
+def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str) -> np.ndarray:
+    """Sorted positions of `per_class` random pictures of every class; a larger `per_class` contains a smaller one's.
+
+    labels: int64 [n]. Raises UserError where a class has fewer pictures.
+    """
+    rng = np.random.default_rng(stream)
+    chosen = []
+    for label in range(int(labels.max()) + 1):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        if len(members) < per_class:
+            raise UserError(
+                f"{what}: {per_class} pictures a class are asked for, class {label} has {len(members)}; "
+                "choose a smaller number"
+            )
+        chosen.append(members[:per_class])
+    return np.sort(np.concatenate(chosen))
+
+
+def nested_subset(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Positions (sorted int64 [size]) of a class-balanced subset; for one seed each size lies inside the next.
+
+    Raises UserError unless `size` is a multiple of the number of classes and every class has enough pictures.
+    """
+    classes = int(labels.max()) + 1
+    if size < classes or size % classes:
+        raise UserError(f"size {size} does not divide into {classes} classes of equal count; use a multiple of {classes}")
+    return by_class(labels, size // classes, [seed, SUBSET], f"size {size}")
+
+
+def split_test(labels: np.ndarray, validation: int) -> tuple[np.ndarray, np.ndarray]:
+    """(validation, held-out) positions: a balanced choice that no seed changes, and all the others.
+
+    Raises UserError if `validation` is not a multiple of the classes or leaves no picture for the held-out part.
+    """
+    classes = int(labels.max()) + 1
+    if validation < classes or validation % classes:
+        raise UserError(f"{validation} validation pictures do not divide into {classes} classes of equal count")
+    if validation >= len(labels):
+        raise UserError(f"{validation} validation pictures leave none of {len(labels)} test pictures held out")
+    chosen = by_class(labels, validation // classes, [SPLIT], f"{validation} validation pictures")
+    return chosen, np.setdiff1d(np.arange(len(labels)), chosen)
+
+
+@lru_cache(maxsize=4)
+def epoch_order(n: int, epoch: int, seed: int) -> np.ndarray:
+    """The order of epoch `epoch` (from 0) over n pictures."""
+    return np.random.default_rng([seed, ORDER, epoch]).permutation(n)
+
+
+def batch_positions(n: int, step: int, batch: int, seed: int) -> np.ndarray:
+    """Positions int64 [batch] of step `step` (from 0): a stream of shuffled epochs, cut into batches with no rest dropped."""
+    at = np.arange(step * batch, (step + 1) * batch)
+    parts = [epoch_order(n, int(e), seed)[at[at // n == e] % n] for e in np.unique(at // n)]
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """One batch's draws: corner of the crop in the padded picture (int64 [B] each, 0..2*pad) and flip (bool [B])."""
+
+    top: torch.Tensor
+    left: torch.Tensor
+    flip: torch.Tensor
+
+
+def draw_augmentation(step: int, batch: int, seed: int, pad: int) -> Augmentation:
+    """Step `step`'s crops and flips, one a picture, on the CPU."""
+    rng = np.random.default_rng([seed, AUGMENT, step])
+    top, left = rng.integers(0, 2 * pad + 1, size=(2, batch))
+    return Augmentation(torch.from_numpy(top), torch.from_numpy(left), torch.from_numpy(rng.random(batch) < 0.5))
+
+
+def crop_flip(pictures: torch.Tensor, draws: Augmentation, pad: int) -> torch.Tensor:
+    """uint8 [B, C, H, W] -> uint8 [B, C, H, W]: pad with black, crop and flip, the whole batch in one gather.
+
+    Same pixels as torchvision's RandomCrop(H, padding=pad) and RandomHorizontalFlip with these draws.
+    """
+    height, width = pictures.shape[-2:]
+    device = pictures.device
+    padded = F.pad(pictures, (pad, pad, pad, pad))
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # a view: [B, C, 2*pad+1, 2*pad+1, H, W]
+    rows = torch.arange(len(pictures), device=device)
+    crops = windows[rows, :, draws.top.to(device), draws.left.to(device)]
+    return torch.where(draws.flip.to(device)[:, None, None, None], crops.flip(-1), crops)
+
+
+def channel_statistics(pictures: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of uint8 [n, C, H, W], of pixels in 0..1, to four digits.
+
+    Over CIFAR-10's training pictures these are the constants everybody types: 0.4914 0.4822 0.4465, 0.2470 0.2435 0.2616.
+    """
+    values = np.arange(256) / 255
+    means, stds = [], []
+    for channel in range(pictures.shape[1]):
+        # Counting the 256 values is exact and needs no float copy of the pictures.
+        share = torch.bincount(pictures[:, channel].flatten(), minlength=256).numpy() / pictures[:, channel].numel()
+        mean = float(share @ values)
+        means.append(round(mean, 4))
+        stds.append(round(float(np.sqrt(share @ (values - mean) ** 2)), 4) or 1.0)
+    return tuple(means), tuple(stds)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Pictures uint8 [n, 3, S, S] and labels int64 [n], both on the training device."""
+
+    pictures: torch.Tensor
+    labels: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, positions: np.ndarray) -> Arrays:
+        chosen = torch.from_numpy(positions).to(self.labels.device)
+        return Arrays(self.pictures[chosen], self.labels[chosen])
+
+    def to(self, device: torch.device) -> Arrays:
+        return Arrays(self.pictures.to(device), self.labels.to(device))
+
+    def fingerprint(self) -> str:
+        """sha256 over the pixels (picture after picture, channels first) and the labels, in order."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.pictures.cpu().numpy()))
+        digest.update(self.labels.cpu().numpy().astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """All that one run reads: its subset, the validation and the held-out pictures, and the normalisation."""
+
+    train: Arrays
+    validation: Arrays
+    held_out: Arrays
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    classes: int
+
+    def fingerprints(self) -> dict[str, str]:
+        return {k: getattr(self, k).fingerprint() for k in ("train", "validation", "held_out")}
+
+
+def prepare(train: Arrays, test: Arrays, *, size: int, seed: int, validation: int, device: torch.device) -> TrainingData:
+    """Choose the subset and split the test pictures. The normalisation is that of all training pictures, for every size."""
+    labels = train.labels.cpu().numpy()
+    mean, std = channel_statistics(train.pictures)
+    chosen, rest = split_test(test.labels.cpu().numpy(), validation)
+    return TrainingData(
+        train=train.take(nested_subset(labels, size, seed)).to(device),
+        validation=test.take(chosen).to(device),
+        held_out=test.take(rest).to(device),
+        mean=mean, std=std, classes=int(labels.max()) + 1,
+    )  # fmt: skip

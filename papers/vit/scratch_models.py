@@ -1,0 +1,122 @@
+"""The two small networks of "Section 4.3 in miniature", and what they cost.
+
+Sources: ViT, explained, Part 4, "Section 4.3 in miniature" (4x4 patches, D 128, 6 layers, 4 heads, MLP 512; a ResNet-18
+layout with widths 24-48-96-192 and BatchNorm). The ViT is transformers' own code with transformers' own initialisation.
+The article does not print the ResNet's: it is PyTorch's default here, as a reader copying the recipe would have it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from shared.errors import UserError
+
+NAMES = ("ViT", "ResNet")
+PATCH, DIM, LAYERS, HEADS, MLP = 4, 128, 6, 4, 512
+WIDTHS = (24, 48, 96, 192)
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions with BatchNorm and a skip; [B, Cin, H, W] -> [B, Cout, H/stride, W/stride]."""
+
+    def __init__(self, width_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(width_in, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.skip: nn.Module = nn.Identity()
+        if stride != 1 or width_in != width:
+            self.skip = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(y)) + self.skip(x))
+
+
+class ResNet(nn.Module):
+    """ResNet-18's layout for small pictures: 3x3 stem, no max-pool, two blocks a stage; [B, 3, H, W] -> [B, classes]."""
+
+    def __init__(self, classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, widths[0], 3, 1, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU())
+        blocks: list[nn.Module] = []
+        width_in = widths[0]
+        for stage, width in enumerate(widths):
+            blocks += [BasicBlock(width_in, width, 1 if stage == 0 else 2), BasicBlock(width, width, 1)]
+            width_in = width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(width_in, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(self.stem(x)).mean(dim=(2, 3)))
+
+
+class ViT(nn.Module):
+    """transformers' ViTForImageClassification at the article's size; [B, 3, S, S] -> [B, classes]."""
+
+    def __init__(self, classes: int, picture_size: int, attention: str) -> None:
+        from transformers import ViTConfig, ViTForImageClassification
+
+        super().__init__()
+        config = ViTConfig(
+            image_size=picture_size, patch_size=PATCH, hidden_size=DIM, num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS, intermediate_size=MLP, num_labels=classes, attn_implementation=attention,
+        )  # fmt: skip
+        self.vit = ViTForImageClassification(config)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.vit(pixel_values=x).logits
+
+
+def build(
+    name: str, *, classes: int = 10, picture_size: int = 32, seed: int = 0, attention: str = "eager"
+) -> nn.Module:
+    """A fresh float32 network on the CPU, its weights a function of `seed` alone (the caller's generator is untouched).
+
+    attention: transformers' name of the ViT's attention code ("eager" or "sdpa"): speed and rounding, not the network.
+    Raises UserError for a name that is not in NAMES and for a picture that does not divide into 4x4 patches.
+    """
+    if name not in NAMES:
+        raise UserError(f"model {name!r} is unknown; choose from {', '.join(NAMES)}")
+    if picture_size < 2 * PATCH or picture_size % PATCH:
+        raise UserError(f"picture size {picture_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ViT(classes, picture_size, attention) if name == "ViT" else ResNet(classes)
+
+
+def parameters(model: nn.Module) -> int:
+    """How many numbers the optimiser trains."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Multiply-adds of one picture's forward pass: `weights` in layers with weights, `attention` in q k^T and its product with v."""
+
+    weights: int
+    attention: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.attention
+
+
+def multiply_adds(name: str, *, classes: int = 10, picture_size: int = 32) -> Cost:
+    """Counted, not typed: PyTorch's operation counter over a forward pass on the meta device (two operations each).
+
+    The article's 77M leaves the attention products out (`weights`); the true count is `total`.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = build(name, classes=classes, picture_size=picture_size).to("meta").eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.empty(1, 3, picture_size, picture_size, device="meta"))
+    counts = counter.get_flop_counts()["Global"]
+    # Products of two activations are batched (bmm); every product with a weight is a convolution or an (add)mm.
+    attention = sum(n for op, n in counts.items() if "bmm" in str(op))
+    return Cost(weights=(sum(counts.values()) - attention) // 2, attention=attention // 2)

@@ -1,0 +1,284 @@
+"""One run of the recipe of "Section 4.3 in miniature": train, validate, keep the best, and be able to go on after a kill.
+
+Source: ViT, explained, Part 4: AdamW, lr 0.001, 250 warm-up steps then cosine to 0, weight decay 0.05, batch 128, 2,500
+steps, random crop with 4 pixels of padding and flip; validation every 250 steps, the best kept. What the article does not
+print is the plainest choice: decay on every parameter, no label smoothing, no gradient clipping, black padding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from papers.vit import scratch_checkpoint as files
+from papers.vit import scratch_models
+from papers.vit.scratch_data import Arrays, Augmentation, TrainingData, batch_positions, crop_flip, draw_augmentation
+from shared.errors import UserError
+
+VARIANTS = ("float32", "float32-compiled", "bf16", "bf16-compiled")
+EVALUATION_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The article's numbers. `validation` counts pictures of the test split, `every` counts steps."""
+
+    steps: int = 2500
+    warmup: int = 250
+    lr: float = 1e-3
+    weight_decay: float = 0.05
+    batch: int = 128
+    pad: int = 4
+    validation: int = 5000
+    every: int = 250
+    picture_size: int = 32
+
+    def rate(self, step: int) -> float:
+        """Learning rate of the update after `step` earlier ones: linear from 0 to `lr`, then half a cosine to 0."""
+        if step < self.warmup:
+            return self.lr * step / self.warmup
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    def validates(self, done: int) -> bool:
+        """Whether the network is validated after `done` updates: every `every`, and at the end."""
+        return done % self.every == 0 or done == self.steps
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the table: which network on how many pictures with which seed, and the arithmetic."""
+
+    model: str
+    size: int
+    seed: int = 0
+    variant: str = "float32"
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}-{self.size}-seed{self.seed}"
+
+
+class NotFinite(UserError):
+    """The loss became NaN or infinite; the message names the step and the last good checkpoint."""
+
+
+Augment = Callable[[torch.Tensor, Augmentation, int], torch.Tensor]
+Observer = Callable[[int, float, float | None], None]  # (updates done, loss, validation accuracy in % or None)
+
+
+def adamw(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW over every parameter; the fused kernel changes the speed only."""
+    return torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+
+def attention_code(run: Run, device: torch.device) -> str:
+    """The faster attention: PyTorch's fused one, except for bf16 on a CPU, where its backward pass is slow."""
+    return "eager" if device.type == "cpu" and run.variant.startswith("bf16") else "sdpa"
+
+
+def compiles(run: Run, device: torch.device) -> bool:
+    """Whether the network is compiled: in a compiled variant, except where it was measured to gain nothing."""
+    return run.variant.endswith("compiled") and (run.model, run.variant, device.type) != ("ViT", "float32-compiled", "cpu")
+
+
+class Trainer:
+    """The state of one run: network, optimiser, updates done, losses, validations and the best weights so far."""
+
+    def __init__(
+        self, run: Run, recipe: Recipe, data: TrainingData, device: torch.device, *,
+        model: nn.Module | None = None,
+        augment: Augment = crop_flip,
+        optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] = adamw,
+    ) -> None:  # fmt: skip
+        if run.variant not in VARIANTS:
+            raise UserError(f"variant {run.variant!r} is unknown; choose from {', '.join(VARIANTS)}")
+        self.run, self.recipe, self.data, self.device, self.augment = run, recipe, data, device, augment
+        self.model = model or scratch_models.build(
+            run.model, classes=data.classes, picture_size=recipe.picture_size, seed=run.seed,
+            attention=attention_code(run, device),
+        )  # fmt: skip
+        # A convolution's fast kernels want the channel as the innermost axis; the ViT has a single convolution.
+        self.layout = torch.channels_last if run.model == "ResNet" else torch.contiguous_format
+        self.model = self.model.to(device=device, memory_format=self.layout)
+        self.forward = torch.compile(self.model, dynamic=False) if compiles(run, device) else self.model
+        self.optimizer = optimizer(self.model, recipe)
+        self.mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
+        self.std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
+        self.done = 0
+        self.losses: list[float] = []
+        self.pending: list[torch.Tensor] = []  # losses not yet fetched from the device
+        self.validations: list[dict[str, int]] = []
+        self.best: dict[str, Any] | None = None  # {"step", "correct", "weights"}
+
+    def autocast(self) -> contextlib.AbstractContextManager:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.run.variant.startswith("bf16"))
+
+    def normalise(self, pictures: torch.Tensor) -> torch.Tensor:
+        """uint8 [B, 3, S, S] -> float32 of mean 0 and deviation 1 over the training pictures."""
+        return ((pictures.float() / 255 - self.mean) / self.std).contiguous(memory_format=self.layout)
+
+    def step(self) -> torch.Tensor:
+        """One update; returns the loss (a scalar on the device) without waiting for it."""
+        recipe, train = self.recipe, self.data.train
+        positions = batch_positions(len(train), self.done, recipe.batch, self.run.seed)
+        batch = train.take(positions)
+        draws = draw_augmentation(self.done, recipe.batch, self.run.seed, recipe.pad)
+        pictures = self.normalise(self.augment(batch.pictures, draws, recipe.pad))
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.rate(self.done)
+        self.model.train()
+        with self.autocast():
+            loss = F.cross_entropy(self.forward(pictures).float(), batch.labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.done += 1
+        self.pending.append(loss.detach())
+        return self.pending[-1]
+
+    def fetch(self, checkpoint: str = "none yet") -> float:
+        """Move pending losses to the list; raises NotFinite naming the first bad step."""
+        for value in torch.stack(self.pending).tolist() if self.pending else []:
+            if not math.isfinite(value):
+                raise NotFinite(
+                    f"{self.run.name}: the loss is {value} at step {len(self.losses) + 1}; "
+                    f"the last good checkpoint is {checkpoint}; lower the learning rate or try the float32 variant"
+                )
+            self.losses.append(value)
+        self.pending.clear()
+        return self.losses[-1]
+
+    @torch.inference_mode()
+    def correct(self, arrays: Arrays) -> int:
+        """How many pictures the network names correctly, in evaluation mode."""
+        self.model.eval()
+        hits = torch.zeros((), dtype=torch.int64, device=self.device)
+        with self.autocast():
+            for start in range(0, len(arrays), EVALUATION_BATCH):
+                logits = self.forward(self.normalise(arrays.pictures[start : start + EVALUATION_BATCH]))
+                hits += (logits.argmax(1) == arrays.labels[start : start + EVALUATION_BATCH]).sum()
+        return int(hits)
+
+    def validate(self) -> float:
+        """Score the validation pictures; keeps the weights if they are the best (of equals the first). Returns %."""
+        correct = self.correct(self.data.validation)
+        self.validations.append({"step": self.done, "correct": correct})
+        if self.best is None or correct > self.best["correct"]:
+            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+            self.best = {"step": self.done, "correct": correct, "weights": weights}
+        return 100 * correct / len(self.data.validation)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "done": self.done, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
+            "losses": self.losses, "validations": self.validations, "best": self.best,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.done, self.losses, self.best = state["done"], list(state["losses"]), state["best"]
+        self.validations = list(state["validations"])
+
+    def held_out_correct(self) -> int:
+        """Score of the kept weights on pictures that chose nothing. The network holds those weights afterwards."""
+        assert self.best is not None
+        self.model.load_state_dict(self.best["weights"])
+        return self.correct(self.data.held_out)
+
+
+def identity(run: Run, recipe: Recipe, data: TrainingData) -> dict[str, Any]:
+    """Everything that a run's numbers depend on besides the machine; a file of another identity is refused."""
+    return {
+        **asdict(run), **asdict(recipe), "mean": list(data.mean), "std": list(data.std), "classes": data.classes,
+        **{f"{part}_sha256": digest for part, digest in data.fingerprints().items()},
+    }  # fmt: skip
+
+
+def curve(trainer: Trainer, who: dict[str, Any], held_out: int | None) -> dict[str, Any]:
+    """The content of a run's curve file; `held_out` is None while the run trains."""
+    assert trainer.best is not None
+    return {
+        "schema": files.SCHEMA, "identity": who, "complete": held_out is not None,
+        "validation_pictures": len(trainer.data.validation), "held_out_pictures": len(trainer.data.held_out),
+        "validations": trainer.validations,
+        "best": {"step": trainer.best["step"], "correct": trainer.best["correct"], "held_out_correct": held_out},
+        # seven digits hold a float32
+        "losses": [float(f"{x:.7g}") for x in trainer.losses],
+    }  # fmt: skip
+
+
+def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss, accuracy: None) -> dict[str, Any]:
+    """Train to the end, from the checkpoint if there is one; returns (and leaves in `folder`) the run's curve.
+
+    A finished run of the same identity is read, not repeated. Raises UserError for files that are damaged or belong to
+    another configuration, NotFinite when the loss is no longer a number.
+    """
+    run, recipe = trainer.run, trainer.recipe
+    who = identity(run, recipe, trainer.data)
+    curve_path, checkpoint = folder / f"{run.name}.json", folder / "checkpoints" / f"{run.name}.ckpt"
+    finished = finished_curve(curve_path, who)
+    if finished:
+        return finished
+    state = files.load_checkpoint(checkpoint, who)
+    if state:
+        trainer.restore(state)
+    machine = Machine(folder / f"{run.name}.machine.json", trainer)
+    fetch_every = 1 if trainer.device.type == "cpu" else 25
+    while trainer.done < recipe.steps:
+        trainer.step()
+        validates = recipe.validates(trainer.done)
+        if validates or trainer.done % fetch_every == 0:
+            loss = trainer.fetch(f"{checkpoint} (step {trainer.validations[-1]['step']})" if trainer.best else "none yet")
+            started = time.perf_counter()
+            accuracy = trainer.validate() if validates else None
+            machine.evaluation_seconds += time.perf_counter() - started
+            observe(trainer.done, loss, accuracy)
+        if validates:
+            files.save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
+            files.write_json(curve_path, curve(trainer, who, None))
+            machine.save()
+    result = curve(trainer, who, trainer.held_out_correct())
+    files.write_json(curve_path, result)
+    machine.save()
+    checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def finished_curve(path: Path, who: dict[str, Any]) -> dict[str, Any] | None:
+    """The curve at `path` if its run is complete; UserError if it belongs to another configuration."""
+    if not path.exists():
+        return None
+    content = files.read_json(path, "curve")
+    files.require_same(path, content["identity"], who)
+    return content if content["complete"] else None
+
+
+class Machine:
+    """What a run's speed and bits depend on, a line for each start: kept apart from the curve, which must not vary."""
+
+    def __init__(self, path: Path, trainer: Trainer) -> None:
+        self.path, self.trainer, self.first, self.evaluation_seconds = path, trainer, trainer.done, 0.0
+        self.clock, self.started = time.perf_counter(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.earlier = files.read_json(path, "machine")["starts"] if path.exists() else []
+
+    def save(self) -> None:
+        device = self.trainer.device
+        this = {
+            "started": self.started, "from_step": self.first, "to_step": self.trainer.done,
+            "seconds": round(time.perf_counter() - self.clock, 1),
+            "evaluation_seconds": round(self.evaluation_seconds, 1),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "threads": torch.get_num_threads(), "torch": torch.__version__,
+        }  # fmt: skip
+        files.write_json(self.path, {"schema": files.SCHEMA, "starts": [*self.earlier, this]})
