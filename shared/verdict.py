@@ -49,10 +49,14 @@ class Verdict:
     tolerance_terms: dict[str, float] = field(default_factory=dict)
     reason: str = ""
     source: str = ""
+    published_std: str | None = None
+    measured_std: float | None = None
 
     def line(self) -> str:
         """`id: published 53.9, measured 54.6, difference +0.7, tolerance 2.4 (rounding 0.05, ...): agrees`."""
-        parts = [f"published {self.published}", f"measured {self.measured if self.measured is not None else '-'}"]
+        spread = f" ± {self.published_std}" if self.published_std else ""
+        ours = f" ± {self.measured_std:.3g}" if self.measured_std is not None else ""
+        parts = [f"published {self.published}{spread}", f"measured {self.measured or '-'}{ours}"]
         if self.difference is not None:
             parts.append(f"difference {self.difference:+.4g}")
         if self.tolerance is not None:
@@ -93,11 +97,13 @@ def judge(
         raise ValueError(f"{number.id}: measured in {unit!r}, published in {number.unit!r}")
     if std is not None and not (std >= 0 and n >= 1):
         raise ValueError(f"{number.id}: std must be >= 0 and n >= 1, got std={std}, n={n}")
-    common = {"id": number.id, "published": number.printed, "unit": number.unit, "source": number.source}
+    common = {"id": number.id, "published": number.printed, "published_std": number.std, "unit": number.unit,
+              "source": number.source}  # fmt: skip
     if measured is None:
         return Verdict(**common, measured=None, verdict=NOT_RUN, reason=why_not_run or "no measurement")
     if isinstance(measured, str):
         return _judge_text(number, measured, common, stand_in)
+    common["measured_std"] = std
     text = number.format(measured) if math.isfinite(measured) else str(measured)
     difference = measured - number.value if number.value is not None and math.isfinite(measured) else None
     if stand_in:

@@ -106,8 +106,8 @@ def noise(record: Record, tables: dict[str, Published]) -> list[dict]:
             "article's rule       error cut with its 95 % interval"
         )
         for dataset, cells in tables["table2"].rows.items():
-            row = compare(cells[ours], cells[BIT])
-            rows.append({"model": ours, "dataset": dataset, **row})
+            row = {"model": ours, "dataset": dataset, **compare(cells[ours], cells[BIT])}
+            rows.append(row)
             if math.isnan(row["p"]):
                 row["different"] = None
                 record.say(
@@ -115,10 +115,10 @@ def noise(record: Record, tables: dict[str, Published]) -> list[dict]:
                     f"{'cannot tell: BiT-L has no deviation':<48}{100 * row['cut']:.0f}%, no interval"
                 )
                 continue
-            different = rows[-1]["different"] = row["p"] < 0.05
+            row["different"] = row["p"] < 0.05
             record.say(
                 f"    {dataset:<20}{row['gap']:>+7.2f}{row['se']:>8.3f}{row['t']:>7.1f}{row['dof']:>6.1f}"
-                f"{row['p']:>8.4f}   {'yes' if different else 'no':<26}{row['in_std']:>4.1f} larger std      "
+                f"{row['p']:>8.4f}   {'yes' if row['different'] else 'no':<26}{row['in_std']:>4.1f} larger std      "
                 f"{100 * row['cut']:>4.0f}% ({100 * row['cut_low']:.0f}% to {100 * row['cut_high']:.0f}%)"
             )
         called = sum(bool(row.get("different")) for row in rows if row["model"] == ours)

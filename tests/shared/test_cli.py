@@ -1,0 +1,105 @@
+"""Command line and configuration files: one line for a user's mistake, and the right exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from shared import cli
+from shared.errors import UserError
+
+
+@dataclass
+class Config(cli.Common):
+    """A toy."""
+
+    shots: tuple[int, ...] = (1, 2)
+    rate: float = 0.5
+    mode: Literal["a", "b"] = "a"
+    folder: Path | None = None
+    names: dict[str, str] | None = None
+
+
+def code(main, argv: list[str], capsys) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit:
+        cli.run(main, Config, argv)
+    captured = capsys.readouterr()
+    return exit.value.code, captured.out, captured.err
+
+
+def toml(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "c.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_defaults_then_file_then_command_line(tmp_path):
+    path = toml(tmp_path, 'shots = [5]\nrate = 2\nfolder = "pictures"\n[names]\nx = "y"\n')
+    config = cli.parse(Config, ["--config", str(path), "--rate", "3"])
+    assert config == Config(config=path, shots=(5,), rate=3.0, folder=Path("pictures"), names={"x": "y"})
+    assert cli.parse(Config, [f"--config={path}"]).rate == 2.0
+    assert cli.parse(Config, ["--shots", "7", "8"]).shots == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("shotz = [1]", "unknown key 'shotz'; did you mean 'shots'?"),
+        ("zzz = 1", "unknown key 'zzz'; known keys: results"),
+        ("shots = 5", "shots: expected tuple[int, ...], got 5"),
+        ('shots = ["one"]', "shots: expected int, got 'one'"),
+        ('mode = "c"', "mode: expected Literal['a', 'b'], got 'c'"),
+        ("rate = true", "rate: expected float, got True"),
+        ("strict = 1", "strict: expected bool, got 1"),
+        ('config = "x"', "unknown key 'config'"),
+        ("rate = ", "not readable as TOML"),
+        (b"rate = '\xff'", "not readable as TOML"),
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_it(tmp_path, capsys, text, says):
+    path = toml(tmp_path, text)
+    exit_code, out, err = code(lambda config: pytest.fail("ran"), ["--config", str(path)], capsys)
+    assert exit_code == 2 and out == ""
+    assert err.startswith(f"error: {path}") and says in err and err.count("\n") == 1
+
+
+def test_an_absent_file_is_named(capsys):
+    exit_code, _, err = code(lambda config: None, ["--config", "configs/nowhere.toml"], capsys)
+    assert exit_code == 2 and "configs/nowhere.toml: no such configuration file" in err
+
+
+def test_exit_codes(capsys):
+    class Result:
+        differs = 2
+
+    assert code(lambda config: None, [], capsys)[0] == 0
+    assert code(lambda config: Result(), [], capsys)[0] == 0
+    assert code(lambda config: Result(), ["--strict"], capsys)[0] == 1
+    assert code(lambda config: 7, [], capsys)[0] == 7
+    assert code(lambda config: None, ["--nonsense"], capsys)[0] == 2
+
+
+def test_a_users_mistake_is_one_line_without_a_traceback(capsys):
+    def main(config):
+        raise UserError("x.json: broken\n  over two lines")
+
+    assert code(main, [], capsys) == (2, "", "error: x.json: broken over two lines\n")
+
+
+def test_interrupted(capsys):
+    def main(config):
+        raise KeyboardInterrupt
+
+    exit_code, _, err = code(main, [], capsys)
+    assert exit_code == 130 and "interrupted" in err
+
+
+def test_a_bug_still_shows_its_traceback():
+    def main(config):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cli.run(main, Config, [])

@@ -1,0 +1,157 @@
+"""A record is written whole or not at all, and says where every number came from."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.errors import UserError
+from shared.published import Number
+from shared.record import TIME_FIELDS, Record, git_state
+
+
+@dataclass
+class Config:
+    shots: tuple[int, ...] = (1, 2)
+    data: Path = Path("x")
+
+
+def run(folder: Path, fail: bool = False) -> Path:
+    with Record("toy", "run", config=Config(), question="Does it?", results=folder, quiet=True) as record:
+        record.say("a line")
+        record.seed = 3
+        record.use_device("cpu", "float32", "asked for")
+        record.use_data("d", split="test", source="embedded", pictures=2, fingerprint="f" * 64)
+        record.use_model("m", revision="r", weights_sha256="w", preprocessing="none", stand_in="tiny")
+        record.results["x"] = {"array": np.float64(0.5), 1: [float("nan"), (2, 3)]}
+        record.judge(Number("n", "0.5", source="toy/run"), 0.5)
+        record.judge(Number("m", "0.5", source="toy/run"), None, why_not_run="no GPU")
+        record.print_verdicts()
+        record.cannot_show("anything else.")
+        if fail:
+            raise RuntimeError("boom")
+    return folder / "toy" / "run.json"
+
+
+def test_log_and_json_hold_what_was_said(tmp_path):
+    path = run(tmp_path)
+    data = Record.load(path)
+    log = path.with_suffix(".log").read_text().split("\n")
+    assert log[0] == "a line" and "What this cannot show: anything else." in log
+    assert "  1 equal, 0 agrees, 0 differs, 0 not comparable, 1 not run" in log
+    assert "  1 not run: no GPU" in log
+    assert data["results"] == {"x": {"array": 0.5, "1": [None, [2, 3]]}}
+    assert [v["verdict"] for v in data["verdicts"]] == ["equal", "not run"]
+    assert data["verdicts"][0]["source"] == "toy/run"
+    assert data["cannot_show"] == "anything else." and data["question"] == "Does it?"
+
+
+def test_every_number_carries_its_origin(tmp_path):
+    provenance = Record.load(run(tmp_path))["provenance"]
+    assert provenance["config"] == {"shots": [1, 2], "data": "x"} and provenance["seed"] == 3
+    assert (provenance["device"], provenance["dtype"], provenance["reason"]) == ("cpu", "float32", "asked for")
+    assert provenance["data"][0]["fingerprint"] == "f" * 64
+    assert provenance["models"][0]["stand_in"] == "tiny"
+    assert {"torch", "numpy"} <= set(provenance["packages"])
+    assert provenance["machine"]["cores"] >= 1 and provenance["python"].startswith("3.")
+    assert {"commit", "dirty"} == set(provenance["git"])
+    assert all(provenance[key] for key in TIME_FIELDS) and provenance["command"]
+
+
+def test_two_runs_differ_only_in_time_fields(tmp_path):
+    first, second = (Record.load(run(tmp_path / name)) for name in "ab")
+    for data in (first, second):
+        for key in TIME_FIELDS:
+            del data["provenance"][key]
+    assert first == second
+    assert (tmp_path / "a/toy/run.log").read_bytes() == (tmp_path / "b/toy/run.log").read_bytes()
+
+
+def test_a_failed_run_leaves_the_earlier_result(tmp_path):
+    path = run(tmp_path)
+    before = path.read_bytes(), path.with_suffix(".log").read_bytes()
+    with pytest.raises(RuntimeError):
+        run(tmp_path, fail=True)
+    assert (path.read_bytes(), path.with_suffix(".log").read_bytes()) == before
+    assert sorted(p.name for p in path.parent.iterdir()) == ["run.json", "run.log"]
+
+
+def test_an_unwritable_folder_is_found_before_the_work(tmp_path):
+    (tmp_path / "toy").write_text("a file where the folder should be")
+    with pytest.raises(UserError, match="cannot be written"), Record("toy", "run", results=tmp_path, quiet=True):
+        pytest.fail("the work had begun")
+
+
+def test_a_full_disk_at_the_end_leaves_the_earlier_result(tmp_path, monkeypatch):
+    path = run(tmp_path)
+    before = path.read_bytes()
+    real, calls = os.fsync, []
+
+    def full(fd):
+        calls.append(fd)
+        if len(calls) > 1:  # the probe at the start still fits
+            raise OSError(28, "No space left on device")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="No space left"):
+        run(tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "damaged"),
+        ("{", "damaged"),
+        ("[]", "schema None"),
+        ('{"schema": 0}', "schema 0"),
+        ('{"schema": 99}', "schema 99"),
+        ('{"schema": 1, "paper": "p"}', "'experiment' is missing"),
+    ],
+)
+def test_damaged_and_foreign_results_are_refused_by_name(tmp_path, content, says):
+    path = tmp_path / "old.json"
+    path.write_text(content)
+    with pytest.raises(UserError) as error:
+        Record.load(path)
+    assert str(path) in str(error.value) and says in str(error.value)
+
+
+def test_a_missing_result_says_what_to_do(tmp_path):
+    with pytest.raises(UserError, match="run the experiment first"):
+        Record.load(tmp_path / "x.json")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", folder, "-c", "user.name=n", "-c", "user.email=e@x", *arguments], check=True)
+
+
+def test_a_dirty_checkout_says_so_but_results_do_not_count(tmp_path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "code.py").write_text("x = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    state = git_state(tmp_path)
+    assert len(state["commit"]) == 40 and state["dirty"] is False
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "new.json").write_text("{}")
+    assert git_state(tmp_path)["dirty"] is False
+    (tmp_path / "code.py").write_text("x = 2\n")
+    assert git_state(tmp_path)["dirty"] is True
+
+
+def test_outside_git_nothing_is_claimed(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_state(tmp_path) == {"commit": None, "dirty": None}
+
+
+def test_not_a_number_never_reaches_the_file(tmp_path):
+    path = run(tmp_path)
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} in the JSON"))

@@ -1,0 +1,129 @@
+"""The verdict rule at its edges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from shared.published import Number
+from shared.verdict import judge, wilson
+
+
+def number(printed: str, **fields) -> Number:
+    return Number("n", printed, **({"unit": "%"} | fields))
+
+
+@pytest.mark.parametrize(
+    ("printed", "measured", "expected"),
+    [
+        ("53.9", 53.9, "equal"),
+        ("53.9", 53.94999, "equal"),
+        ("53.9", 53.951, "differs"),
+        ("53.9", 53.849, "differs"),
+        ("0.23", 0.225, "agrees"),  # prints 0.23 or 0.22 by the float's last bit: half a unit away is inside either way
+        ("1,250", 1250.4, "equal"),
+        ("1,250", 1250.6, "differs"),
+        ("+0.22", 0.22, "equal"),
+        ("-0.0", -0.0058, "equal"),
+        ("85.30", 85.3, "equal"),
+        ("0", 0.0, "equal"),
+    ],
+)
+def test_a_deterministic_number_is_known_to_its_printed_rounding(printed, measured, expected):
+    verdict = judge(number(printed, unit=""), measured).verdict
+    assert verdict == expected or (expected == "agrees" and verdict == "equal")
+
+
+def test_rounding_half_cases_agree_on_both_sides():
+    for measured in (53.85, 53.95):
+        assert judge(number("53.9", unit=""), measured).verdict in ("equal", "agrees")
+
+
+def test_each_spread_widens_the_tolerance_by_the_stated_formula():
+    plain = judge(number("50.0"), 51.0)
+    assert plain.verdict == "differs" and plain.tolerance == pytest.approx(0.05)
+    one_sided = judge(number("50.0", std="2.0", n=4), 51.0)
+    assert one_sided.tolerance == pytest.approx(0.05 + 2 * 2.0 / math.sqrt(4))
+    both = judge(number("50.0", std="2.0", n=4), 51.0, std=3.0, n=9, pictures=1000)
+    assert both.tolerance == pytest.approx(0.05 + 2 * math.sqrt(2**2 / 4 + 3**2 / 9 + 2 * 50 * 50 / 1000))
+    assert sum(both.tolerance_terms.values()) == pytest.approx(both.tolerance)
+    assert set(both.tolerance_terms) == {"rounding", "published spread", "measured spread", "binomial"}
+
+
+def test_zero_spread_adds_nothing_and_missing_spread_is_not_named():
+    verdict = judge(number("50.0", std="0.00"), 50.2, std=0.0, n=5)
+    assert verdict.verdict == "differs" and verdict.tolerance_terms == {"rounding": 0.05}
+
+
+def test_a_printed_accuracy_of_100_has_no_binomial_term_and_does_not_crash():
+    assert judge(number("100.0", pictures=100), 99.0).verdict == "differs"
+
+
+def test_the_edge_of_the_tolerance_belongs_to_it():
+    n = number("50.0", std="1.0", n=1)
+    assert judge(n, 50.0 + 2.05).verdict == "agrees"
+    assert judge(n, 50.0 + 2.06).verdict == "differs"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_measurement_that_is_no_number_differs(bad):
+    verdict = judge(number("50.0", std="90.0"), bad)
+    assert verdict.verdict == "differs" and verdict.difference is None
+
+
+def test_a_wrong_unit_is_a_bug_of_the_program():
+    with pytest.raises(ValueError, match="published in '%'"):
+        judge(number("50.0"), 0.5, unit="fraction")
+    with pytest.raises(ValueError, match="std"):
+        judge(number("50.0"), 50.0, std=-1.0)
+
+
+def test_stand_ins_and_missing_runs_are_never_judged():
+    stand_in = judge(number("53.9"), 53.9, stand_in="another model")
+    assert (stand_in.verdict, stand_in.reason) == ("not comparable", "another model")
+    missing = judge(number("53.9"), None, why_not_run="no network")
+    assert (missing.verdict, missing.measured, missing.reason) == ("not run", None, "no network")
+
+
+def test_text_is_compared_letter_by_letter():
+    fits = number("fits", unit="")
+    assert judge(fits, "fits").verdict == "equal"
+    assert judge(fits, "does not fit").verdict == "differs"
+
+
+def test_a_stated_tolerance_replaces_the_rule_and_its_reason_is_shown():
+    loose = number("50.0", tolerance=3.0, tolerance_reason="bf16 variant")
+    verdict = judge(loose, 52.9, std=0.1)
+    assert verdict.verdict == "agrees" and verdict.tolerance_terms == {"stated": 3.0}
+    assert "bf16 variant" in verdict.line()
+
+
+def test_arithmetic_on_the_same_runs_gets_no_statistical_term():
+    verdict = judge(number("76.28", std="0.46", n=3), 76.4, same_runs=True, terms={"rounding of the values": 0.05})
+    assert verdict.verdict == "differs" and verdict.tolerance == pytest.approx(0.055)
+
+
+@given(st.floats(-1e6, 1e6), st.integers(0, 4), st.floats(-10, 10))
+def test_the_verdict_follows_from_difference_and_tolerance(value, decimals, shift):
+    n = number(f"{value:.{decimals}f}", unit="")
+    verdict = judge(n, n.value + shift)
+    if verdict.verdict == "differs":
+        assert abs(shift) > verdict.tolerance * (1 - 1e-6) - 1e-9
+    else:
+        assert abs(shift) <= verdict.tolerance * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (10, 10), (1, 3), (662, 3925), (67, 134), (480, 500)])
+def test_wilson_is_scipys(k, n):
+    interval = binomtest(k, n).proportion_ci(method="wilson")
+    assert wilson(k, n) == pytest.approx((interval.low, interval.high), abs=1e-12)
+
+
+def test_wilson_without_trials_knows_nothing_and_refuses_nonsense():
+    assert wilson(0, 0) == (0.0, 1.0)
+    with pytest.raises(ValueError):
+        wilson(3, 2)
