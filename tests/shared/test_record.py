@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from shared.errors import UserError
+from shared.provenance import git_state
 from shared.published import Number
-from shared.record import TIME_FIELDS, Record, git_state
+from shared.record import TIME_FIELDS, Record
 
 
 @dataclass

@@ -1,0 +1,65 @@
+"""Where a number came from besides its own configuration: package versions, the checkout, the machine, the memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from shared.paths import ROOT
+
+PACKAGES = (
+    "torch", "torchvision", "transformers", "timm", "datasets", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow",
+    "safetensors", "huggingface_hub",
+)  # fmt: skip
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that can change a number, read without importing them."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_state(root: Path = ROOT) -> dict[str, Any]:
+    """`commit` and whether tracked code differs from it (`dirty`; results/ do not count); None outside git."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    status = git("status", "--porcelain", "--untracked-files=normal", "--", ".", ":(exclude)results")
+    return {"commit": commit, "dirty": None if status is None else bool(status)}
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores that this process may use, operating system: no host name."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
+
+
+def peak_memory_mb() -> float:
+    """Peak resident memory of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
