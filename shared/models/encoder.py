@@ -1,0 +1,85 @@
+"""A loaded network with its transform: uint8 pictures to float32 numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from shared.errors import UserError
+from shared.models import fast
+from shared.models.identity import Identity
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from shared.device import Choice
+
+
+class Answer(nn.Module):
+    """A transformers model as a plain function: float [B, 3, h, w] to one of its outputs, flattened to [B, dim]."""
+
+    def __init__(self, model: nn.Module, output: str) -> None:
+        super().__init__()
+        self.model = model
+        self.output = output
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(self.model(pixel_values=x), self.output).flatten(1)
+
+
+class Encoder:
+    """`encode` = `prepare` (resize, normalise, move) then `forward` (the network); both can be called on their own.
+
+    name, dim, preprocessing, revision, weights_sha256, stand_in: as in `Identity`. label_wnids, label_names: one a
+    column for a classifier, else empty. One encoder is for one thread at a time; `prepare` may run in another.
+    """
+
+    def __init__(self, identity: Identity, module: nn.Module, choice: Choice, *, compile: bool = False) -> None:
+        self.identity = identity
+        self.choice = choice
+        self.name, self.dim, self.preprocessing = identity.name, identity.dim, identity.preprocessing
+        self.revision, self.weights_sha256, self.stand_in = (
+            identity.revision,
+            identity.weights_sha256,
+            identity.stand_in,
+        )
+        self.label_wnids, self.label_names = identity.label_wnids, identity.label_names
+        self.module = module.requires_grad_(False).eval()
+        self.compiled = compile
+        self._run = fast.compiled(self.module) if compile else self.module
+        self._batch = 0  # compiled: the one batch size that the code was made for
+        convolutional = any(isinstance(m, nn.Conv2d) and m.stride != m.kernel_size for m in module.modules())
+        self._format = torch.channels_last if convolutional else torch.contiguous_format
+        if choice.device.type == "cpu":
+            fast.keep_freed_memory()
+
+    def prepare(self, pictures: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
+        """uint8 [B, 3, H, W], or a sequence of uint8 [H, W, 3] of any sizes, to the network's input on the device."""
+        x = self.identity.transform(pictures, self.choice.device)
+        return x.to(self.choice.dtype, memory_format=self._format)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The network on `prepare`'s output: [B, 3, h, w] to float32 [B, dim], on the device."""
+        rows = len(x)
+        if self.compiled:
+            # one shape, one compilation: a short last batch is filled up and cut off again
+            self._batch = max(self._batch, rows)
+            if rows < self._batch:
+                x = torch.cat([x, x.new_zeros(self._batch - rows, *x.shape[1:])]).contiguous(memory_format=self._format)
+        # cuDNN rounds float32 convolutions to TF32 unless it is told not to; float32 means float32 here
+        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+            y = self._run(x)[:rows].float()
+        if y.shape != (rows, self.dim):
+            raise UserError(
+                f"{self.name}: gave {list(y.shape)}, expected [{rows}, {self.dim}]; its settings do not fit it"
+            )
+        return y
+
+    def encode(self, pictures: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
+        """float32 [B, dim] on the CPU. An empty batch gives [0, dim]."""
+        if len(pictures) == 0:
+            return torch.empty(0, self.dim)
+        return self.forward(self.prepare(pictures)).cpu()

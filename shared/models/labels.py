@@ -1,0 +1,76 @@
+"""ImageNet-1k's classes by index, and what a model's own label list says about its columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+from shared.errors import UserError
+
+
+@cache
+def imagenet() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(wnids, names) of the 1,000 classes in the usual order (by wnid), from the lists that timm ships.
+
+    A name holds all synonyms ("tench, Tinca tinca"). Two names occur twice (crane) or share a synonym (maillot), so a
+    class is told by its wnid.
+    """
+    from timm.data import ImageNetInfo
+
+    info = ImageNetInfo("imagenet-1k")
+    count = info.num_classes()
+    return tuple(info.index_to_label_name(i) for i in range(count)), tuple(
+        info.index_to_description(i) for i in range(count)
+    )
+
+
+def match(spec: str, labels: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(wnid, name) of each output of a model whose label list is `labels`: wnids or names, in any order.
+
+    UserError with the reason for a list of another length, with labels that say nothing (LABEL_7), with an unknown
+    class, or in another order with a name that two classes share.
+    """
+    wnids, names = imagenet()
+    if len(labels) != len(wnids):
+        raise UserError(
+            f"{spec}: has {len(labels):,} classes; expected ImageNet-1k's 1,000 (a 21k head cannot be compared)"
+        )
+    by_wnid = dict(zip(wnids, names, strict=True))
+    words = [label.split()[0].rstrip(",:") if label.split() else "" for label in labels]
+    if sum(word in by_wnid for word in words) > len(wnids) // 2:
+        return _checked(spec, labels, words, by_wnid)
+    if all(_synonyms(label) & _synonyms(name) for label, name in zip(labels, names, strict=True)):
+        return wnids, names
+    owners: dict[str, set[str]] = {}
+    for wnid, name in by_wnid.items():
+        for synonym in {*_synonyms(name), name.lower()}:
+            owners.setdefault(synonym, set()).add(wnid)
+    found = []
+    for i, label in enumerate(labels):
+        wnid = owners.get(label.lower()) or set.intersection(*(owners.get(s, set()) for s in _synonyms(label) or {""}))
+        if len(wnid) != 1:
+            why = (
+                f"fits {len(wnid)} ImageNet-1k classes ({', '.join(sorted(wnid))})"
+                if wnid
+                else "is no ImageNet-1k class"
+            )
+            raise UserError(f"{spec}: label {i}, {label!r}, {why}; write wnids into config.json's id2label to use it")
+        found.append(next(iter(wnid)))
+    return _checked(spec, labels, found, by_wnid)
+
+
+def _checked(
+    spec: str, labels: Sequence[str], wnids: Sequence[str], by_wnid: dict[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    for label, wnid in zip(labels, wnids, strict=True):
+        if wnid not in by_wnid:
+            raise UserError(f"{spec}: label {label!r} is no ImageNet-1k class; expected the 1,000 wnids or names")
+    wnid, count = Counter(wnids).most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{spec}: {count} of its labels are {wnid} ({by_wnid[wnid]}); expected every class once")
+    return tuple(wnids), tuple(by_wnid[wnid] for wnid in wnids)
+
+
+def _synonyms(name: str) -> set[str]:
+    return {part.strip().lower() for part in name.split(",") if part.strip()}

