@@ -1,0 +1,239 @@
+"""Regularised least squares onto {-1, 1} targets, for many small draws from one pool: the few-shot linear probe.
+
+The problem (Dosovitskiy et al., section 4.1; big_vision's `fewshot_lsr`). X [n, d] holds one feature row a picture,
+Y [n, K] is +1 at the picture's class and -1 elsewhere, and a query z scores z W with
+
+    W = (X'X + lambda I)^-1 X'Y                        [d, K]                                   (1)
+
+Three identities make a sweep over draws and lambdas cheap.
+
+- *The smaller side.* (X'X + lambda I)^-1 X' = X' (XX' + lambda I)^-1, so with n < d the d x d system of (1) becomes
+  the n x n system (XX' + lambda I) a = Y, and the scores are (z X') a. Few-shot means n < d: 100 rows, not 2,048.
+- *The pool.* A draw is some rows of the pool P. Its XX' is a sub-block of PP', its zX' are columns of ZP'. Both
+  products are taken once; a draw only gathers from them. The features are not touched again.
+- *The lambdas.* They change the diagonal only. Each costs one Cholesky factorisation, n^3 / 3 multiply-adds, into the
+  same memory. One eigendecomposition would serve them all, but it costs about 9 n^3 at a lower rate: measured for nine
+  lambdas it loses at every size of the article (benchmarks/ridge.md has the table).
+
+Precision. Everything is float64. The products square the condition number: with raw features (squared norms of
+hundreds) and lambda = 1e-4 a float32 solve of (1) is wrong altogether. Float64 leaves room to about lambda = 1e-9 of
+the largest diagonal entry even when the block is singular (duplicate rows, n > rank). Below that the factorisation's
+own pivots tell, and the draw is solved by the singular values of X itself, which do not square anything; directions
+that are null to rounding are left out, as they are in exact arithmetic, where they add nothing to any score.
+
+Speed. On the CPU the draws are spread over threads, largest first, and each one is computed by a single thread: LAPACK
+shares a 1,000 x 1,000 factorisation badly between cores, and one thread a draw gives the same bits on any number of
+cores. Memory is kept from draw to draw, because fresh pages cost as much as the arithmetic. On a CUDA device the draws
+of one size are one batched call.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Smallest squared Cholesky pivot, relative to the largest diagonal entry, that still leaves the scores a relative
+# error below 1e-6 (tests/shared/test_ridge.py measures it against extended precision).
+SOUND = 1e-9
+
+
+def targets(labels: np.ndarray | Tensor, classes: int) -> Tensor:
+    """{-1, 1} targets, float64 [n, classes]: +1 at the label, so that every row sums to 2 - classes."""
+    labels = torch.as_tensor(labels).long()
+    result = torch.full((len(labels), classes), -1.0, dtype=torch.float64, device=labels.device)
+    return result.scatter_(1, labels[:, None], 1.0)
+
+
+def weights(rows: np.ndarray | Tensor, labels: np.ndarray | Tensor, classes: int, penalty: float) -> Tensor:
+    """W of equation (1), float64 [d, classes], from rows [n, d] and labels [n]: a classifier to keep."""
+    x, y = torch.as_tensor(rows).double(), targets(labels, classes)
+    wide = len(x) > x.shape[1]
+    system = x.mT @ x if wide else x @ x.mT
+    solution, sound = _solve(system, x.mT @ y if wide else y, penalty, system.diagonal().clone())
+    if not sound.all():
+        return _by_singular_values(x, y)(penalty)
+    return solution if wide else x.mT @ solution
+
+
+def standardise(rows: np.ndarray, queries: np.ndarray, *, constant: float) -> tuple[Tensor, Tensor]:
+    """Rows and queries by the rows' mean and deviation (+ 1e-5), with a constant feature added: float64 [., d + 1].
+
+    A large constant is a bias that the penalty hardly touches. Source: big_vision's `fewshot_lsr`.
+    """
+    x, z = torch.as_tensor(rows).double(), torch.as_tensor(queries).double()
+    mean, deviation = x.mean(0), x.std(0, correction=0) + 1e-5
+
+    def transform(a: Tensor) -> Tensor:
+        return torch.nn.functional.pad((a - mean) / deviation, (0, 1), value=constant)
+
+    return transform(x), transform(z)
+
+
+class Pool:
+    """Labelled rows that draws are taken from, and the query rows that each draw's W scores.
+
+    rows [m, d], labels [m] in 0..classes-1, queries [q, d]; float32 or float64, numpy or torch. `device`: where to
+    compute; a device without float64 (MPS) gives its work to the CPU. ValueError for shapes that do not fit and for
+    features that are not finite.
+    """
+
+    def __init__(
+        self,
+        rows: np.ndarray | Tensor,
+        labels: np.ndarray | Tensor,
+        classes: int,
+        queries: np.ndarray | Tensor,
+        device: str | torch.device = "cpu",
+    ):
+        self.device = torch.device("cpu" if torch.device(device).type == "mps" else device)
+        self.rows, self.queries = (torch.as_tensor(a).to(self.device, torch.float64) for a in (rows, queries))
+        labels = torch.as_tensor(labels)
+        if self.rows.ndim != 2 or self.queries.ndim != 2 or self.rows.shape[1] != self.queries.shape[1]:
+            raise ValueError(f"rows {tuple(self.rows.shape)} and queries {tuple(self.queries.shape)}: not one width")
+        if labels.shape != (len(self.rows),) or any(not 0 <= label < classes for label in labels.unique().tolist()):
+            raise ValueError(f"{len(self.rows)} rows need as many labels in 0..{classes - 1}")
+        if not (self.rows.isfinite().all() and self.queries.isfinite().all()):
+            raise ValueError("features that are not finite")
+        self.targets = targets(labels.to(self.device), classes)
+        self._gram: Tensor | None = None  # rows x rows
+        self._cross: Tensor | None = None  # queries x rows
+
+    def scores(self, draw: Sequence[int], penalties: Sequence[float], queries: slice = slice(None)) -> np.ndarray:
+        """Scores of the queries after fitting the rows of one draw: float64 [len(penalties), q, classes]."""
+        group = self._prepare([draw], penalties)[0]
+        return torch.stack([s[0].cpu() for s in self._fit(group, penalties, queries)]).numpy()
+
+    def correct(
+        self,
+        draws: Sequence[Sequence[int]],
+        penalties: Sequence[float],
+        labels: np.ndarray,
+        queries: slice = slice(None),
+    ) -> np.ndarray:
+        """How many queries get their label as the largest score: int [len(draws), len(penalties)].
+
+        labels [q] are those of `queries`, a slice of the pool's queries. Draws may differ in size.
+        """
+        truth = torch.as_tensor(labels).to(self.device)
+        counts = np.zeros((len(draws), len(penalties)), dtype=np.int64)
+
+        def count(positions: list[int]) -> None:
+            group = groups[positions[0]] if len(positions) == 1 else torch.stack([groups[p] for p in positions])
+            for i, scores in enumerate(self._fit(group.reshape(len(positions), -1), penalties, queries)):
+                counts[positions, i] = (scores.argmax(-1) == truth).sum(-1).cpu().numpy()
+
+        groups = self._prepare(draws, penalties)
+        order = sorted(range(len(draws)), key=lambda p: -len(draws[p]))
+        if self.device.type == "cpu":
+            _each_on_one_thread(count, [[p] for p in order])
+        else:
+            for _, same_size in groupby(order, key=lambda p: len(draws[p])):
+                count(list(same_size))
+        return counts
+
+    def _prepare(self, draws: Sequence[Sequence[int]], penalties: Sequence[float]) -> list[Tensor]:
+        """Draws as index tensors [1, n]; the pool's own products where they cost less than those of the draws."""
+        if not all(penalty > 0 for penalty in penalties):
+            raise ValueError(f"penalties must be above 0, got {list(penalties)}")
+        groups = [torch.as_tensor(np.asarray(draw), device=self.device).long()[None] for draw in draws]
+        if any(g.numel() == 0 for g in groups):
+            raise ValueError("a draw without rows")
+        dual = sum(g.shape[1] ** 2 for g in groups if g.shape[1] <= self.rows.shape[1])
+        if self._gram is None and dual >= len(self.rows) ** 2:
+            self._gram, self._cross = self.rows @ self.rows.mT, self.queries @ self.rows.mT
+        return groups
+
+    def _fit(self, draws: Tensor, penalties: Sequence[float], queries: slice) -> Iterator[Tensor]:
+        """For each penalty the scores [D, q, classes] of draws [D, n]."""
+        (count, n), d = draws.shape, self.rows.shape[1]
+        y = self.targets[draws]
+        if n > d:
+            x = self.rows[draws]
+            system, right, left = x.mT @ x, x.mT @ y, self.queries[queries]
+        elif self._gram is None:
+            x = self.rows[draws]
+            system, right, left = x @ x.mT, y, self.queries[queries] @ x.mT
+        else:
+            q = len(range(*queries.indices(len(self.queries))))
+            system, left = _buffer("system", count, n, n, self.device), _buffer("left", count, q, n, self.device)
+            right = y
+            strip = _buffer("strip", 1, n, len(self.rows), self.device)[0]
+            for j, draw in enumerate(draws):  # rows, then columns: much faster than one two-dimensional gather
+                torch.index_select(torch.index_select(self._gram, 0, draw, out=strip), 1, draw, out=system[j])
+                torch.index_select(self._cross[queries], 1, draw, out=left[j])
+        diagonal = system.diagonal(dim1=-2, dim2=-1).clone()
+        other: dict[int, Callable[[float], Tensor]] = {}
+        for penalty in penalties:
+            solution, sound = _solve(system, right, penalty, diagonal)
+            scores = left @ solution
+            for j in (~sound).nonzero().flatten().tolist():
+                if j not in other:
+                    other[j] = _by_singular_values(self.rows[draws[j]], y[j])
+                scores[j] = self.queries[queries] @ other[j](penalty)
+            yield scores
+
+
+def _solve(system: Tensor, right: Tensor, penalty: float, diagonal: Tensor) -> tuple[Tensor, Tensor]:
+    """(system + penalty I)^-1 right by Cholesky, and per system whether it is sound; [..., n, n], [..., n, K].
+
+    `diagonal` is the system's own; the system's is overwritten. The solution stands in memory that the next call uses.
+    """
+    *batch, n, k = right.shape
+    count = int(np.prod(batch))
+    system.diagonal(dim1=-2, dim2=-1).copy_(diagonal + penalty)
+    # LAPACK wants columns next to each other; the system is symmetric, so its transposed view is that for nothing.
+    factor = _buffer("factor", count, n, n, right.device).view(*batch, n, n).mT
+    solution = _buffer("solution", count, k, n, right.device).view(*batch, k, n).mT
+    info = torch.empty(batch, dtype=torch.int32, device=right.device)
+    torch.linalg.cholesky_ex(system.mT, out=(factor, info))
+    pivots = factor.diagonal(dim1=-2, dim2=-1).square().amin(-1)
+    sound = (info == 0) & (pivots > SOUND * diagonal.amax(-1))
+    torch.linalg.solve_triangular(factor, right, upper=False, out=solution)
+    torch.linalg.solve_triangular(factor.mT, solution, upper=True, out=solution)
+    return solution, sound
+
+
+def _by_singular_values(x: Tensor, y: Tensor) -> Callable[[float], Tensor]:
+    """penalty -> W of (1), float64 [d, K], by the singular values of x, null directions left out."""
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    rank = int((s > s[0] * max(x.shape) * torch.finfo(s.dtype).eps).sum())
+    u, s, vt = u[:, :rank], s[:rank], vt[:rank]
+    uy = u.mT @ y
+    return lambda penalty: vt.mT @ ((s / (s.square() + penalty))[:, None] * uy)
+
+
+# Memory and threads -------------------------------------------------------------------------------------------------
+
+_own = threading.local()
+
+
+def _buffer(name: str, count: int, rows: int, columns: int, device: torch.device) -> Tensor:
+    """This thread's float64 memory of that name, [count, rows, columns], grown when it is too small."""
+    size = count * rows * columns
+    kept = _own.__dict__.get((name, device))
+    if kept is None or kept.numel() < size:
+        kept = _own.__dict__[name, device] = torch.empty(size, dtype=torch.float64, device=device)
+    return kept[:size].view(count, rows, columns)
+
+
+@functools.cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    def alone() -> None:
+        torch.set_num_threads(1)
+
+    executor = ThreadPoolExecutor(count, thread_name_prefix="ridge", initializer=alone)
+    for future in [executor.submit(threading.Event().wait, 0.01) for _ in range(count)]:
+        future.result()
+    torch.set_num_threads(count)  # torch hands the last value set to threads that start later; give it back
+    return executor
+
+
+def _each_on_one_thread(function: Callable, items: list) -> None:
+    list(_threads(torch.get_num_threads()).map(function, items))
