@@ -14,18 +14,16 @@ Nothing is substituted: a missing network, file, pooler or weight is a `UserErro
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from shared.models.identity import Identity
+from shared.models.identity import Identity, computed_in
 
 if TYPE_CHECKING:
     from shared.device import Choice
     from shared.models.encoder import Encoder
 
-__all__ = ["PATH_VERSION", "Identity", "describe", "load_classifier", "load_encoder"]
-
-# Raise it when a change makes the same weights and pictures give other numbers: it is part of every feature cache key.
-PATH_VERSION = 1
+__all__ = ["Identity", "computed_in", "describe", "load_classifier", "load_encoder"]
 
 
 def describe(spec: str, *, revision: str | None = None, transform: str = "squash", head: bool = False) -> Identity:
@@ -43,12 +41,12 @@ def describe(spec: str, *, revision: str | None = None, transform: str = "squash
 
 
 def load_encoder(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Encoder:
-    """The encoder for `spec`, its weights on `choice.device` in `choice.dtype`, ready to run.
+    """The encoder for `spec`, its weights on `choice.device` in `choice.dtype` (see `computed_in`), ready to run.
 
     Its transform squashes pictures to 224x224 (or the one size that its position embeddings allow). `compile`: the
     first batch takes a minute or more, later ones less time; worth it from some thousand pictures.
     """
-    return _load(describe(spec, revision=revision), choice, compile)
+    return _load(describe(spec, revision=revision), choice, compile=compile)
 
 
 def load_classifier(
@@ -59,11 +57,13 @@ def load_classifier(
     transform: "own" (the model's published recipe), "squash", or "crop" (shortest side to size / 0.875, centre crop).
     UserError for a model whose label list is not ImageNet-1k's, with the reason.
     """
-    return _load(describe(spec, revision=revision, transform=transform, head=True), choice, compile)
+    return _load(describe(spec, revision=revision, transform=transform, head=True), choice, compile=compile)
 
 
-def _load(identity: Identity, choice: Choice, compile: bool) -> Encoder:
+def _load(identity: Identity, choice: Choice, *, compile: bool) -> Encoder:
     from shared.models import encoder, hf_models, timm_models, wheels
 
+    choice = computed_in(identity, choice)
     build = {"hf": hf_models.build, "timm": timm_models.build, "wheel": wheels.build}[identity.kind]
-    return encoder.Encoder(identity, build(identity, choice), choice, compile=compile)
+    again = partial(_load, identity, compile=False)
+    return encoder.Encoder(identity, build(identity, choice), choice, again, compile=compile)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,11 +34,20 @@ class Answer(nn.Module):
 class Encoder:
     """`encode` = `prepare` (resize, normalise, move) then `forward` (the network); both can be called on their own.
 
-    name, dim, preprocessing, revision, weights_sha256, stand_in: as in `Identity`. label_wnids, label_names: one a
-    column for a classifier, else empty. One encoder is for one thread at a time; `prepare` may run in another.
+    name, dim, preprocessing, revision, weights_sha256, stand_in: as in `Identity`. choice: what it really runs in.
+    label_wnids, label_names: one a column for a classifier, else empty. `forward` is for one thread at a time;
+    `prepare` may run in another. torch's out-of-memory errors go through to the caller.
     """
 
-    def __init__(self, identity: Identity, module: nn.Module, choice: Choice, *, compile: bool = False) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        module: nn.Module,
+        choice: Choice,
+        rebuild: Callable[[Choice], Encoder],
+        *,
+        compile: bool = False,
+    ) -> None:
         self.identity = identity
         self.choice = choice
         self.name, self.dim, self.preprocessing = identity.name, identity.dim, identity.preprocessing
@@ -49,6 +59,7 @@ class Encoder:
         self.label_wnids, self.label_names = identity.label_wnids, identity.label_names
         self.module = module.requires_grad_(False).eval()
         self.compiled = compile
+        self._rebuild = rebuild
         self._run = fast.compiled(self.module) if compile else self.module
         self._batch = 0  # compiled: the one batch size that the code was made for
         convolutional = any(isinstance(m, nn.Conv2d) and m.stride != m.kernel_size for m in module.modules())
@@ -70,13 +81,21 @@ class Encoder:
             if rows < self._batch:
                 x = torch.cat([x, x.new_zeros(self._batch - rows, *x.shape[1:])]).contiguous(memory_format=self._format)
         # cuDNN rounds float32 convolutions to TF32 unless it is told not to; float32 means float32 here
-        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
-            y = self._run(x)[:rows].float()
+        try:
+            with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+                y = self._run(x)[:rows].float()
+        except RuntimeError:
+            self._batch = 0  # out of memory: the caller comes again with fewer
+            raise
         if y.shape != (rows, self.dim):
             raise UserError(
                 f"{self.name}: gave {list(y.shape)}, expected [{rows}, {self.dim}]; its settings do not fit it"
             )
         return y
+
+    def at(self, dtype: torch.dtype) -> Encoder:
+        """The same model read again from its own weights, in another precision, not compiled."""
+        return self._rebuild(replace(self.choice, dtype=dtype))
 
     def encode(self, pictures: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
         """float32 [B, dim] on the CPU. An empty batch gives [0, dim]."""

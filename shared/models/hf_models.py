@@ -82,13 +82,13 @@ def of_folder(spec: str, located: hub.Folder, *, transform: str, head: bool) -> 
         wnids, names = labels.match(spec, _label_list(config, spec))
     return Identity(
         spec=spec,
-        name=spec.partition("@")[0] if not located.path.samefile(spec) else spec,
+        name=spec if located.revision == hub.LOCAL else spec.partition("@")[0],
         kind="hf",
         dim=len(wnids) if head else family.dim(config),
         transform=_transform(
             transform, family, config, hub.read_json(located.path / "preprocessor_config.json", spec), spec
         ),
-        revision=located.revision,
+        revision=_revision(located),
         weights_sha256=sha256_of(files),
         head=head,
         label_wnids=wnids,
@@ -158,6 +158,13 @@ def _family(config: dict, spec: str) -> Family:
     if kind not in FAMILIES:
         raise UserError(f"{spec}: model_type {kind!r}; expected one of {', '.join(FAMILIES)}, or a timm:<name>")
     return FAMILIES[kind]
+
+
+def _revision(located: hub.Folder) -> str:
+    """The commit; for a folder that has none its settings' sha256, since they change the numbers as weights do."""
+    if located.revision not in hub.WITHOUT_COMMIT:
+        return located.revision
+    return f"{located.revision}, settings {sha256_of([located.path / file for file in hub.SETTINGS])[:12]}"
 
 
 def _label_list(config: dict, spec: str) -> list[str]:

@@ -13,6 +13,7 @@ from shared.errors import UserError
 # In order of preference; an index names its shards.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 SETTINGS = ("config.json", "preprocessor_config.json")
+WITHOUT_COMMIT = LOCAL, MIRROR = "local folder", "mirror"
 
 
 class Folder(NamedTuple):
@@ -30,7 +31,7 @@ def locate(spec: str, revision: str | None = None) -> Folder:
     neither cache nor network has it.
     """
     if Path(spec).expanduser().is_dir():
-        return Folder(Path(spec).expanduser().resolve(), "local folder")
+        return Folder(Path(spec).expanduser().resolve(), LOCAL)
     name, _, written = spec.partition("@")
     revision = revision or written or None
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
@@ -39,7 +40,7 @@ def locate(spec: str, revision: str | None = None) -> Folder:
         )
     root = paths.data_root()
     if root and (root / name / "config.json").is_file():
-        return Folder(root / name, "mirror")
+        return Folder(root / name, MIRROR)
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
         cached = _cached(name, revision)
         if cached and any((cached / file).is_file() for file in WEIGHTS):

