@@ -16,7 +16,7 @@ from shared.graph.measure import Model
 from shared.graph.read import integer
 
 TOLERANCE = 0.02  # an official count within 2 % is met
-CLOSED = 0.005  # a gap is explained when what is left is below 0.5 % of the official count
+CLOSED = 0.002  # a gap is explained when what is left is below 0.2 % of the official count
 ATTENTION = BIASED | {"groupedQueryAttention", "localAttention", "mla", "nativeSparseAttention"}
 
 
@@ -71,7 +71,11 @@ def omissions(model: Model) -> list[Omission]:
     attentions = [layer for layer in model.layers if layer.type in ATTENTION]
     experts = [layer for layer in model.layers if layer.type in ("moeLayer", "sharedExpertMoE")]
     longest = max((_size(layer, "maxSeqLen") for layer in embeddings), default=0)
-    positions = any(layer.type in ("positionalEncoding", "learnedPositionalEmbedding") for layer in model.layers)
+    positions = any(
+        layer.type in ("positionalEncoding", "learnedPositionalEmbedding", "rope", "alibi")
+        or "ropeHeadDim" in layer.settings
+        for layer in model.layers
+    )
     if longest and not positions:
         width = max(_size(layer, "embeddingDim") for layer in embeddings)
         found.append(

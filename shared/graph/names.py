@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from shared.graph.layers import Shape, text
-
 _WIDTH = {"hiddenDim": "embedDim", "dModel": "embedDim", "dim": "embedDim"}
 _INNER = {"dFf": "ffDim", "ffnDim": "ffDim", "intermediateSize": "ffDim"}
 _GATED = {"dim": "embedDim", "dModel": "embedDim", "hiddenDim": "ffDim", **_INNER}
@@ -58,12 +56,8 @@ def dollars(amount: float) -> str:
 def gigabytes(count: float) -> str:
     """Decimal GB of a number of bytes."""
     size = count / 1e9
-    return f"{size:.2f} GB" if size < 10 else f"{size:,.0f} GB"
+    return f"{size:.2f} GB" if size < 10 else f"{size:,.1f} GB"
 
 
 def percent(change: float) -> str:
     return f"{change:+.1%}"
-
-
-def shape_text(shape: Shape | None) -> str:
-    return text(shape)
