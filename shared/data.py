@@ -182,9 +182,16 @@ class PictureSet:
         """sha256 of each decoded picture (`pictures.digest`), in hex: equal for exact duplicates."""
         return [content.tobytes().hex() for content in self.digests()]
 
-    def digests(self) -> np.ndarray:
-        """The content hashes as uint8 [n, 32]; decodes only what was never decoded on this machine."""
-        return self._shared.digests(self._rows)
+    def digests(self, *, save: bool = True) -> np.ndarray:
+        """The content hashes as uint8 [n, 32]; decodes only what was never decoded on this machine.
+
+        save: write newly found ones to the cache now; otherwise `remember` does it.
+        """
+        return self._shared.digests(self._rows, save)
+
+    def learn(self, digests: np.ndarray) -> None:
+        """Take over content hashes (uint8 [n, 32]) that another process has computed from the same source."""
+        self._shared.learn(self._rows, digests)
 
     def remember(self) -> None:
         """Write the content hashes known so far to the cache, for the next run."""
@@ -238,11 +245,15 @@ class _Shared:
             self._unsaved = True
         return position, pixels
 
-    def digests(self, rows: np.ndarray) -> np.ndarray:
+    def learn(self, rows: np.ndarray, digests: np.ndarray) -> None:
+        self._hashes[rows] = digests
+        self._unsaved = True
+
+    def digests(self, rows: np.ndarray, save: bool) -> np.ndarray:
         unknown = rows[~self._hashes[rows].any(axis=1)]
         for start in range(0, len(unknown), 256):
             self.pixels(unknown[start : start + 256])
-        if len(unknown):
+        if save:
             self.save()
         return self._hashes[rows]
 
