@@ -198,14 +198,16 @@ class Report:
     @property
     def remarks(self) -> list[str]:
         """What was noticed while reading: assumptions and problems of single layers, equal ones together."""
-        found: dict[str, list[str]] = {}
+        found: dict[tuple[str, str], list[str]] = {}
         for model in self.models:
-            for line in model.remarks:
-                found.setdefault(f"{model.name}: {line}", [])
             for layer in model.layers:
                 for note in ([f"cannot take its input: it {layer.problem}"] if layer.problem else []) + layer.notes:
-                    found.setdefault(f"{model.name}: {layer.name} {note}", []).append(layer.name)
-        return list(found)
+                    found.setdefault((model.name, note), []).append(layer.name)
+        lines = []
+        for (name, note), layers in found.items():
+            more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+            lines.append(f"{name}, {layers[0]}{more}: {note}")
+        return lines
 
     # one row --------------------------------------------------------------------------------------------------------
 
