@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +19,13 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT_S = 30.0
+# the descriptors move out of the way before they take their places: one of them may be 3 or 4 already
+PLACE_PIPE = """
+import os, sys, fcntl
+source, sink = (fcntl.fcntl(int(fd), fcntl.F_DUPFD, 10) for fd in sys.argv[1:3])
+os.dup2(source, 3), os.dup2(sink, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def chromium() -> str | None:
@@ -30,11 +38,9 @@ class Browser:
 
     def __enter__(self) -> Self:
         self._profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
-        from_us, to_browser = os.pipe()
-        from_browser, to_us = os.pipe()
-        # the browser expects its pipe at 3 and 4, so a shell puts it there
+        (from_us, to_browser), (from_browser, to_us) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec 3<&{from_us} 4>&{to_us}; exec "$0" "$@"', chromium() or "chromium",
+            [sys.executable, "-S", "-c", PLACE_PIPE, str(from_us), str(to_us), chromium() or "chromium",
              "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
              "--no-first-run", "--disable-background-networking", "--disable-component-update",
              f"--user-data-dir={self._profile.name}", "--remote-debugging-pipe", "about:blank"],
@@ -93,8 +99,12 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self._navigate("about:blank")  # another fragment of the page that is open would load nothing
+        self._navigate(Path(path).resolve().as_uri() + fragment)
+
+    def _navigate(self, url: str) -> None:
         self.events.clear()
-        self.call("Page.navigate", url=Path(path).resolve().as_uri() + fragment)
+        self.call("Page.navigate", url=url)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 

@@ -74,7 +74,7 @@ def kind(verdict: str) -> str:
 
 def number(value: float, published: str, sign: bool = False) -> str:
     """A difference or tolerance with one digit more than the published text has."""
-    if value == 0:
+    if abs(float(value)) < 1e-9:  # what is left of a binary fraction
         return "0"
     decimals = len(published.partition(".")[2]) + 1 if published.replace(",", "").lstrip("+-")[:1].isdigit() else 3
     return f"{float(value):{'+' if sign else ''},.{min(decimals, 9)}f}".replace("-", "−")

@@ -1,0 +1,260 @@
+"""The report shows what the result files hold, whole or damaged, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_results import NASTY, write_results
+
+from shared.errors import UserError
+from shared.paths import ROOT
+from shared.record import Record
+from shared.report.names import slug, unique, words
+from shared.report.page import bar, build, number
+from shared.report.papers import read_paper
+from shared.verdict import VERDICTS
+
+NUMERAL = re.compile(r"\d[\d.,]*\d|\d")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory):
+    root = write_results(tmp_path_factory.mktemp("report"))
+    report = build(root, root / "report" / "index.html", note=f"a note {NASTY}", papers=root / "no papers")
+    return root, report, (root / "report" / "index.html").read_text(encoding="utf-8")
+
+
+class Parsed(HTMLParser):
+    """Elements with their attributes and their own text; text by the class names that hold it."""
+
+    VOID = ("meta", "link", "img", "input", "br", "rect")
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.open: list[tuple[str, dict]] = []
+        self.elements: list[tuple[str, dict]] = []
+        self.texts: list[tuple[str, list[tuple[str, dict]]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            opened, _ = self.open.pop()
+            assert opened == tag, f"<{opened}> is closed by </{tag}>"
+
+    def handle_data(self, text):
+        if text.strip() and not any(tag in ("style", "script") for tag, _ in self.open):
+            self.texts.append((text, list(self.open)))
+
+
+def test_every_experiment_has_a_card_and_a_section(built):
+    root, report, html = built
+    parsed = Parsed(html)
+    assert not parsed.open
+    ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(ids) == len(set(ids)), "an anchor stands twice"
+    files = sorted(path.relative_to(root).as_posix() for path in root.glob("*/*.json"))
+    assert sorted(f"{e.paper}/{e.name}.json" for e in report.experiments) == files
+    for experiment in report.experiments:
+        assert experiment.anchor in ids
+    targets = [a["href"][1:] for tag, a in parsed.elements if tag == "a" and a["href"].startswith("#")]
+    assert set(targets) <= set(ids), set(targets) - set(ids)
+
+
+def test_the_verdict_counts_are_those_of_the_files(built):
+    root, report, _ = built
+    for experiment in report.experiments:
+        if not experiment.problem:
+            data = Record.load(root / experiment.paper / f"{experiment.name}.json")
+            assert experiment.counts == Counter(v["verdict"] for v in data["verdicts"])
+
+
+def test_a_damaged_or_older_result_is_named_and_stops_nothing(built):
+    root, report, html = built
+    problems = {e.name: e.problem for e in report.experiments if e.problem}
+    assert set(problems) == {"older", "cut", "list", "wrong"}
+    assert "schema 0" in problems["older"] and "damaged" in problems["cut"] and "perhaps" in problems["wrong"]
+    assert all(problem.startswith("other/") and str(root) not in problem for problem in problems.values())
+    assert html.count("run it again") + html.count("run the experiment again") >= 2 * len(problems)
+
+
+def test_a_missing_or_damaged_figure_says_so(built):
+    _, _, html = built
+    shown = re.findall(r"This figure cannot be shown \(figures/(\w+\.png)\)", html)
+    assert shown == ["cut.png", "gone.png"] or shown == ["gone.png", "cut.png"]
+
+
+def test_png_and_svg_of_one_drawing_are_one_figure(built):
+    _, report, html = built
+    table1 = next(e for e in report.experiments if e.name == "table1")
+    assert [f["name"] for f in table1.figures] == ["figures/answer.png", "figures/photos.png", "figures/gone.png"]
+    assert html.count("data:image/svg+xml;base64,") == 1
+
+
+def test_text_from_data_is_escaped(built):
+    _, _, html = built
+    parsed = Parsed(html)
+    assert [tag for tag, _ in parsed.elements].count("script") == 1
+    assert all(a.get("src", "data:").startswith("data:") for tag, a in parsed.elements if tag == "img")
+    assert not any(name.startswith("on") for _, attributes in parsed.elements for name in attributes)
+    holders = {tag for text, open_ in parsed.texts if NASTY in text for tag, _ in open_}
+    assert holders >= {"p", "th", "td", "dd", "figcaption", "caption"}
+
+
+def test_nothing_outside_the_page_may_be_loaded(built):
+    parsed = Parsed(built[2])
+    policy = next(a["content"] for tag, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:;") and "unsafe" not in policy
+    assert all("style" not in attributes for _, attributes in parsed.elements)
+
+
+def test_every_number_on_the_page_stands_in_a_result_file(built):
+    """Counts are recounted above; all other numerals must be in the JSON, as text or rounded from a value there."""
+    root, _, html = built
+    texts, values = set(), set()
+
+    def gather(item):
+        if isinstance(item, dict):
+            gather(list(item.keys()))
+            gather(list(item.values()))
+        elif isinstance(item, list):
+            for each in item:
+                gather(each)
+        elif isinstance(item, float | int):
+            values.add(float(item))
+            texts.update(NUMERAL.findall(f"{item} {item:.4g}" if isinstance(item, float) else str(item)))
+        elif isinstance(item, str):
+            texts.update(NUMERAL.findall(item))
+
+    for path in root.glob("*/*.json"):
+        texts.update(NUMERAL.findall(path.stem))
+        try:
+            gather(json.loads(path.read_text()))
+        except ValueError:
+            gather(path.read_text())
+    foreign = []
+    for text, open_ in Parsed(html).texts:
+        tag, attributes = open_[-1]
+        if tag == "data":
+            value = float(attributes["value"])
+            assert value in values
+            shown = text.replace("−", "-").replace(",", "")
+            decimals = len(shown.partition(".")[2])
+            assert float(shown) == pytest.approx(value, abs=0.5001 * 10**-decimals)
+        elif "count" not in attributes.get("class", "") and not any("problem" in a.get("class", "") for _, a in open_):
+            foreign += [numeral for numeral in NUMERAL.findall(text) if numeral not in texts]
+    assert not foreign
+
+
+def test_long_lists_start_folded_but_for_what_differs(built):
+    _, report, _ = built
+    table1 = next(e for e in report.experiments if e.name == "table1")
+    assert [(g.title, g.open) for g in table1.groups] == [
+        ("Table 1 · alpha", True), ("Table 1 · beta", False), ("Table 1 · gamma", False),
+    ]  # fmt: skip
+    assert table1.groups[2].reason == "needs a network"
+
+
+def test_provenance_names_all_that_decided_a_number(built):
+    _, report, html = built
+    lines = dict(next(e for e in report.experiments if e.name == "table1").provenance)
+    assert set(lines) >= {
+        "command",
+        "configuration",
+        "seed",
+        "pictures",
+        "weights",
+        "machine",
+        "versions",
+        "code",
+        "started",
+    }
+    assert "ab" * 32 in lines["pictures"][0] and "cd" * 32 in lines["weights"][0] and lines["seed"] == ["3"]
+    assert html.count("#toy-table1--provenance") >= 4  # once at the top, once a group
+
+
+def test_the_page_is_the_same_bytes_again(built):
+    root, _, html = built
+    build(root, root / "report" / "again.html", note=f"a note {NASTY}", papers=root / "no papers")
+    assert (root / "report" / "again.html").read_text(encoding="utf-8") == html
+
+
+def test_absent_experiments_are_named_from_the_papers_description(tmp_path):
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "paper.toml").write_text(
+        'title = "A toy"\n[[experiments]]\nname = "table2"\ntitle = "Table two"\nrun = "make table2"\n'
+        '[[experiments]]\nname = "small"\noptional = true\n'
+    )
+    results = tmp_path / "results"
+    results.mkdir()
+    report = build(results, tmp_path / "index.html", papers=tmp_path)
+    assert [(a.title, a.run) for a in report.absent] == [("Table two", "make table2")]
+    assert "make table2" in (tmp_path / "index.html").read_text()
+
+
+def test_a_results_folder_or_description_that_is_not_there_or_wrong_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="no such results folder"):
+        build(tmp_path / "none", tmp_path / "index.html")
+    bad = tmp_path / "toy" / "paper.toml"
+    bad.parent.mkdir()
+    bad.write_text('[[experiments]]\ntitel = "typo"\n')
+    with pytest.raises(UserError, match=r"paper\.toml.*titel"):
+        read_paper(bad)
+
+
+def test_a_figure_path_may_not_leave_the_results(tmp_path):
+    root = tmp_path / "results"
+    with Record("toy", "out", results=root, quiet=True) as record:
+        record.say("x")
+    path = root / "toy" / "out.json"
+    data = json.loads(path.read_text())
+    data["figures"] = [{"path": "../../../etc/passwd", "caption": ""}]
+    path.write_text(json.dumps(data))
+    report = build(root, root / "index.html", papers=tmp_path)
+    assert "outside the results folder" in report.experiments[0].problem
+
+
+def test_command_line(built, tmp_path):
+    root = tmp_path / "results"
+    shutil.copytree(built[0] / "toy", root / "toy")
+    run = [sys.executable, "-m", "shared.report", "--results", str(root)]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0 and done.stdout.rstrip().endswith(str((root / "report" / "index.html").resolve()))
+    assert subprocess.run([*run, "--strict"], capture_output=True, cwd=ROOT, timeout=60).returncode == 1
+    done = subprocess.run([*run[:-1], str(tmp_path / "no")], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_single_difference_is_never_too_thin_to_see():
+    parts = bar(Counter(equal=5000, differs=1))
+    assert [name for name, _, _ in parts] == ["equal", "differs"]
+    assert parts[1][2] > 1 and sum(width for _, _, width in parts) == pytest.approx(100, abs=0.01)
+    assert bar(Counter()) == []
+    assert {name for name, _, _ in bar(Counter(VERDICTS))} == set(VERDICTS)
+
+
+@pytest.mark.parametrize(
+    ("value", "published", "shown"),
+    [(0.6789, "53.9", "+0.68"), (-1e-14, "53.9", "0"), (-250.0, "1,250.0", "−250.00"), (0.5, "fits", "+0.500")],
+)
+def test_differences_have_one_digit_more_than_the_publication(value, published, shown):
+    assert number(value, published, sign=True) == shown
+
+
+def test_names():
+    assert [words(n) for n in ("table6", "fewshot-offline", "top5")] == ["Table 6", "Fewshot offline", "Top 5"]
+    used: set[str] = set()
+    assert [unique(slug(n), used) for n in ("A/b", "a b", "a-b-2", "…")] == ["a-b", "a-b-2", "a-b-2-2", "x"]
+    assert Path(slug("../x")).name == slug("../x")
