@@ -92,6 +92,9 @@ def _find(name: str, split: str, root: Path | None, revision: str | None, label:
     imagenette = known is not None and known is HUB_SETS["imagenette"]
     if imagenette and not hub.in_mirror(root, repository):
         source = hub.torchvision_imagenette(split)
+        if len(source.labels) != known.pictures[split]:
+            found = f"{len(source.labels):,} of {known.pictures[split]:,} pictures"
+            raise UserError(f"{source.words}: {found} of {split}; delete the folder to have it fetched again")
     else:
         files, words = hub.parquet_files(repository, folder, split, root=root, revision=revision)
         source = parquet_source(files, split, words, label=label)

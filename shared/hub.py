@@ -31,7 +31,9 @@ def parquet_files(
     """
     if in_mirror(root, repository):
         return split_files(root / repository, folder, split), f"mirror {root / repository}"
-    snapshot = _cached(repository, folder, split, revision) or _download(repository, folder, split, revision)
+    pinned = revision is not None and COMMIT.fullmatch(revision)
+    snapshot = _cached(repository, folder, split, revision) if pinned else None
+    snapshot = snapshot or _download(repository, folder, split, revision)
     return split_files(snapshot, folder, split), f"hub {repository} at {snapshot.name}"
 
 
@@ -60,14 +62,8 @@ def split_files(repository: Path, folder: str, split: str) -> list[Path]:
     return files
 
 
-def _patterns(folder: str, split: str) -> list[str]:
-    return [f"{folder}/{split}*.parquet"] if folder else [f"*{split}*.parquet"]
-
-
 def _cached(repository: str, folder: str, split: str, revision: str | None) -> Path | None:
-    """The snapshot of a pinned commit, when an earlier run has downloaded this split; asks no network."""
-    if not (revision and COMMIT.fullmatch(revision)):
-        return None
+    """The hub's snapshot in its cache, when an earlier run has downloaded all of this split; asks no network."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -80,23 +76,19 @@ def _cached(repository: str, folder: str, split: str, revision: str | None) -> P
 
 
 def _download(repository: str, folder: str, split: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
-        HfHubHTTPError,
         HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
 
     try:
-        snapshot = Path(
-            snapshot_download(
-                repository, repo_type="dataset", revision=revision, allow_patterns=_patterns(folder, split)
-            )
-        )
+        # Without a network this fails at once, where snapshot_download of a commit tries for half a minute.
+        commit = HfApi().dataset_info(repository, revision=revision, timeout=10).sha
+        patterns = [f"{folder}/{split}*.parquet"] if folder else [f"*{split}*.parquet"]
+        snapshot = Path(snapshot_download(repository, repo_type="dataset", revision=commit, allow_patterns=patterns))
         if not any(snapshot.rglob("*.parquet")):
             raise UserError(
                 f"{repository}: no parquet file of a split {split} at {revision or 'main'}; name another split, or ask "
@@ -115,8 +107,15 @@ def _download(repository: str, folder: str, split: str, revision: str | None) ->
         raise UserError(f"{repository}: the hub has no such public data set; check the spelling or log in") from error
     except HFValidationError as error:
         raise UserError(f"{repository}: not a hub repository's name (<owner>/<name>)") from error
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-        raise UserError(f"{repository}: not in the hub's cache and the hub cannot be reached; {WAY_OUT}") from error
+    except UserError:
+        raise
+    except Exception as error:  # the HTTP client's errors, whose classes differ between its versions; offline mode
+        cached = _cached(repository, folder, split, revision)
+        if cached:
+            return cached
+        raise UserError(
+            f"{repository}: not in the hub's cache and the hub cannot be reached ({type(error).__name__}); {WAY_OUT}"
+        ) from error
 
 
 def torchvision_imagenette(split: str) -> Source:

@@ -74,6 +74,8 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
         rows = ParquetRows(files, image)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{files[0]}: not a readable parquet file ({error}); fetch it again") from error
+    paths = table.column(image).combine_chunks().field("path").to_pylist()
+    rows.names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
     given = table.column(label)
     if pa.types.is_integer(given.type):
         labels = given.to_numpy().astype(np.int64)
@@ -87,8 +89,6 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
         raise UserError(
             f"{rows.where(row)}: label {labels[row]}, but the column {label} names {len(raw_names)} classes"
         )
-    paths = table.column(image).combine_chunks().field("path").to_pylist()
-    rows.names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
     return Source(split, words, rows, labels, [normal_name(name) for name in raw_names], rows.names, raw_names)
 
 
