@@ -32,13 +32,19 @@ class Common:
 C = TypeVar("C", bound=Common)
 
 
-def run(main: Callable[[Any], object], config_type: type[C], argv: list[str] | None = None) -> NoReturn:
+def run(
+    main: Callable[[Any], object],
+    config_type: type[C],
+    argv: list[str] | None = None,
+    parser: Callable[..., Any] | None = None,
+) -> NoReturn:
     """Parse `argv` into `config_type`, call `main(config)`, exit.
 
     `main` returns None, an exit code, or an object whose `differs` counts its differing verdicts (a `Record`).
+    `parser` stands in for `parse`, with its arguments, where a script must start faster than tyro loads.
     """
     try:
-        config = parse(config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__"))
+        config = (parser or parse)(config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__"))
         result = main(config)
         code = result if isinstance(result, int) else 0
         if config.strict and getattr(result, "differs", 0):

@@ -21,9 +21,8 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-import tyro
-
 from papers.comparisons import evidence
+from papers.comparisons.options import option, parse, positional
 from papers.comparisons.pages import AS_PUBLISHED, PUBLISHED_COST, TAGLINES, pair_of
 from papers.comparisons.report import Report, model_json
 from papers.comparisons.sources import Source, resolve
@@ -32,7 +31,6 @@ from shared import cli
 from shared.errors import UserError
 from shared.graph.convention import RIGHT
 from shared.graph.cost import Assumptions
-from shared.graph.read import printable
 from shared.paths import atomic_write
 from shared.record import Record
 
@@ -45,32 +43,22 @@ CANNOT_SHOW = (
 class Plan(cli.Common, Assumptions):
     """One model's check as JSON: layers, parameters, shapes, MACs, memory, GPU fit and cost."""
 
-    model: tyro.conf.Positional[str] = ""
-    """a graph file, a built-in name, hf:<repository or folder>, timm:<name>"""
-    length: int | None = None
-    """tokens of a text model from hf: (default: its longest sequence)"""
+    model: str = positional("a graph file, a built-in name, hf:<repository or folder>, timm:<name>")
+    length: int | None = option(None, "tokens of a text model from hf: (default: its longest sequence)")
 
 
 @dataclass
 class Compare(cli.Common, Assumptions):
     """Two models side by side."""
 
-    left: tyro.conf.Positional[str] = ""
-    """a graph file, a built-in name, hf:<repository or folder>, timm:<name>"""
-    right: tyro.conf.Positional[str] = ""
-    """what is compared with it"""
-    as_published: bool = False
-    """count and print as the comparison pages do, whatever is wrong with it"""
-    markdown: bool = False
-    """print markdown in the pages' form"""
-    json: bool = False
-    """print JSON with every count at full precision"""
-    html: bool = False
-    """write one self-contained page into the results folder"""
-    all_rows: bool = False
-    """print every row of repeated blocks"""
-    length: int | None = None
-    """tokens of a text model from hf: (default: its longest sequence)"""
+    left: str = positional("a graph file, a built-in name, hf:<repository or folder>, timm:<name>")
+    right: str = positional("what is compared with it")
+    as_published: bool = option(False, "count and print as the comparison pages do, whatever is wrong with it")
+    markdown: bool = option(False, "print markdown in the pages' form")
+    json: bool = option(False, "print JSON with every count at full precision")
+    html: bool = option(False, "write one self-contained page into the results folder")
+    all_rows: bool = option(False, "print every row of repeated blocks")
+    length: int | None = option(None, "tokens of a text model from hf: (default: its longest sequence)")
 
 
 def assumptions(config: Assumptions) -> Assumptions:
@@ -159,8 +147,8 @@ def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else argv
     command, config = COMMANDS.get(arguments[0], (None, None)) if arguments else (None, None)
     if command is not None:
-        cli.run(command, config, arguments[1:])
-    cli.run(compare, Compare, [printable(argument) for argument in arguments])
+        cli.run(command, config, arguments[1:], parse)
+    cli.run(compare, Compare, arguments, parse)
 
 
 if __name__ == "__main__":

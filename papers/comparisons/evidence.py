@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import tyro
-
 from papers.comparisons.contradictions import contradictions
+from papers.comparisons.options import positional
 from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, cells, page_graph
 from papers.comparisons.report import Report, forward_words
 from papers.comparisons.sources import BUILTIN_NAMES, Source
@@ -36,8 +35,7 @@ class Pages(cli.Common):
 class Zoo(cli.Common):
     """Every graph file of a folder: does it read and pass forward, and does its count meet the official one?"""
 
-    folder: tyro.conf.Positional[str] = ""
-    """folder of graph files (*.json)"""
+    folder: str = positional("folder of graph files (*.json)")
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 
 from papers.comparisons.report import NO_SIDE, Report
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row
@@ -29,8 +29,13 @@ def as_text(report: Report, *, folded: bool = True) -> list[str]:
         lines += ["", "Noticed on the way", *(f"  - {line}" for line in grouped(report.remarks))]
     lines += ["", "What this is not", *(f"  - {note}" for note in report.notes)]
     if not report.page:
-        lines += ["", "Assumed (every one can be set: --price-hour, --batch, ...)"]
-        lines += [f"  {key.replace('_', '-')} = {value}" for key, value in asdict(report.assumed).items()]
+        lines += ["", "Assumed (each is an option)"]
+        lines += table(
+            [
+                [f"--{one.name.replace('_', '-')}", str(getattr(report.assumed, one.name)), one.metadata["help"]]
+                for one in fields(report.assumed)
+            ]
+        )
     return lines
 
 

@@ -6,57 +6,48 @@ Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import Any
 
 from shared.errors import UserError
 from shared.graph.measure import Model
+
+
+def _assumed(default: Any, words: str) -> Any:
+    """A field with the words that a help text and a report print."""
+    return field(default=default, metadata={"help": words})
 
 
 @dataclass
 class Assumptions:
     """What is assumed of the training run and its machine. The defaults are one NVIDIA A10G at 35 % of its peak."""
 
-    price_hour: float = 1.10
-    """dollars for one GPU and hour"""
-    tflops: float = 70.0
-    """peak of the GPU, 10^12 operations a second"""
-    utilisation: float = 0.35
-    """share of the peak that training reaches"""
-    bandwidth_gb: float = 600.0
-    """memory bandwidth, 10^9 bytes a second"""
-    bandwidth_share: float = 0.8
-    """share of the bandwidth that is reached"""
-    samples: int = 50_000
-    """training samples an epoch"""
-    epochs: int = 10
-    """epochs of training"""
-    batch: int = 32
-    """samples a step"""
-    step_overhead_s: float = 0.005
-    """seconds a step for everything that is not arithmetic"""
-    startup_s: float = 60.0
-    """seconds before the first step"""
-    value_bytes: int = 4
-    """bytes of a weight, a gradient, each of Adam's two moments and an activation"""
-    traffic_bytes: int = 32
-    """bytes a parameter that a step moves: Adam's four values, read and written"""
-    reserved_gb: float = 0.5
-    """GB that the GPU's context and libraries take"""
-    factor: float = 1.0
-    """training memory is multiplied by this"""
-    idle_floor: bool = False
-    """a step costs at least one multiply-accumulate for each parameter"""
+    price_hour: float = _assumed(1.10, "dollars for one GPU and hour")
+    tflops: float = _assumed(70.0, "peak of the GPU, 10^12 operations a second")
+    utilisation: float = _assumed(0.35, "share of the peak that training reaches")
+    bandwidth_gb: float = _assumed(600.0, "memory bandwidth, 10^9 bytes a second")
+    bandwidth_share: float = _assumed(0.8, "share of the bandwidth that is reached")
+    samples: int = _assumed(50_000, "training samples an epoch")
+    epochs: int = _assumed(10, "epochs of training")
+    batch: int = _assumed(32, "samples a step")
+    step_overhead_s: float = _assumed(0.005, "seconds a step for everything that is not arithmetic")
+    startup_s: float = _assumed(60.0, "seconds before the first step")
+    value_bytes: int = _assumed(4, "bytes of a weight, a gradient, each of Adam's two moments and an activation")
+    traffic_bytes: int = _assumed(32, "bytes a parameter that a step moves: Adam's four values, read and written")
+    reserved_gb: float = _assumed(0.5, "GB that the GPU's context and libraries take")
+    factor: float = _assumed(1.0, "training memory is multiplied by this")
+    idle_floor: bool = _assumed(False, "a step costs at least one multiply-accumulate for each parameter")
 
     def __post_init__(self) -> None:
         for name in (
             "price_hour", "tflops", "utilisation", "bandwidth_gb", "bandwidth_share", "samples", "epochs", "batch",
             "value_bytes", "traffic_bytes", "factor",
         ):  # fmt: skip
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < inf:
                 raise UserError(f"{name.replace('_', '-')} must be above 0, got {getattr(self, name)}")
         for name in ("step_overhead_s", "startup_s", "reserved_gb"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < inf:
                 raise UserError(f"{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
         if self.utilisation > 1 or self.bandwidth_share > 1:
             raise UserError("utilisation and bandwidth-share are shares: at most 1")
