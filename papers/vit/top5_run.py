@@ -1,0 +1,114 @@
+"""From a classifier's name and a picture set to scores, by the suite's one path for pictures, models and logits."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from papers.vit.top5_scoring import Counts, Scores, count, map_classes, origin, score
+from shared import features, models
+from shared.data import PictureSet
+from shared.device import Choice
+from shared.errors import UserError
+from shared.shards import SHARD
+
+CHUNK = 8 * SHARD  # pictures whose logits are in memory at once (8 MB); whole shards, so that all are found again
+PRINTED_NAMES = {
+    "google/vit-base-patch16-224": "ViT-B/16",
+    "google/vit-large-patch16-224": "ViT-L/16",
+    "microsoft/resnet-50": "ResNet-50",
+    "google/bit-50": "BiT R50x1",
+    "wheel:efficientnet-lite0": "EfficientNet-Lite0",
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One classifier's scores on one picture set, the pictures entering in one way."""
+
+    way: str
+    preprocessing: str
+    pictures: PictureSet
+    scores: Scores
+    counts: Counts
+
+
+@dataclass
+class Classifier:
+    """A classifier that has been run. `own` classes are the data set's, as indices of its label list."""
+
+    spec: str
+    name: str
+    identity: models.Identity
+    own: np.ndarray
+    ways: list[Way] = field(default_factory=list)
+
+    @property
+    def headline(self) -> Way:
+        """The first way on the first picture set."""
+        return self.ways[0]
+
+
+class Runner:
+    """Runs classifiers on picture sets; the same logits are computed once, however many ways ask for them."""
+
+    def __init__(self, choice: Choice, *, cache: bool = True) -> None:
+        self.choice = choice
+        self.cache = cache
+        self.notes: list[str] = []
+
+    def open(self, spec: str, pictures: PictureSet) -> Classifier:
+        """A classifier before it is run. UserError when it is not to be had or is not over ImageNet-1k's classes."""
+        identity = models.describe(spec, transform="own", head=True)
+        own = map_classes(spec, identity.label_wnids, pictures.name, pictures.class_ids)
+        return Classifier(spec, PRINTED_NAMES.get(spec, identity.name), identity, own)
+
+    def run(self, classifier: Classifier, ways: tuple[str, ...], sets: list[PictureSet]) -> None:
+        """Fill `classifier.ways`: each way on each set, set by set."""
+        done: dict[tuple[str, int], Scores] = {}
+        for which, pictures in enumerate(sets):
+            for way in ways:
+                identity = models.describe(classifier.spec, transform=way, head=True)
+                key = identity.preprocessing, which
+                if key not in done:
+                    done[key] = self._scores(classifier, way, identity, pictures)
+                classifier.ways.append(Way(way, identity.preprocessing, pictures, done[key], count(done[key])))
+
+    def _scores(self, classifier: Classifier, way: str, identity: models.Identity, pictures: PictureSet) -> Scores:
+        own = map_classes(classifier.spec, identity.label_wnids, pictures.name, pictures.class_ids)
+        source = features.Deferred(
+            identity, lambda: models.load_classifier(classifier.spec, self.choice, transform=way)
+        )
+        parts = []
+        for start in range(0, len(pictures), CHUNK):
+            part = pictures.subset(slice(start, start + CHUNK))
+            logits = features.extract(source, part, self.choice, cache=self.cache, say=self.notes.append)
+            parts.append(score(logits, own[part.labels], own))
+        if not parts:
+            raise UserError(f"data {pictures.name}: no picture in split {pictures.split}; name another split")
+        return Scores.join(parts)
+
+
+def origin_groups(way: Way) -> list[tuple[str, Counts | None]]:
+    """Counts of all pictures and of those from each part of ImageNet, told by file name."""
+    origins = np.array([origin(name) for name in way.pictures.names])
+    words = {
+        "validation": "ImageNet validation, not seen",
+        "training": "ImageNet training, seen",
+        "unknown": "origin unknown",
+    }
+    groups: list[tuple[str, Counts | None]] = [("all", way.counts)]
+    for key, what in words.items():
+        mask = origins == key
+        if mask.any():
+            groups.append((what, count(way.scores.take(mask))))
+        elif key != "unknown":
+            groups.append((what, None))
+    return groups
+
+
+def announce(text: str) -> None:
+    """A line for whoever waits, not for the log."""
+    print(text, file=sys.stderr, flush=True)
