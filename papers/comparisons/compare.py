@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def compare(config: Compare) -> Record:
         quiet=config.markdown or config.json,
     ) as record:
         record.say("\n".join(as_text(report, folded=not config.all_rows)))
-        record.results["comparison"] = report.as_json()
+        record.results["comparison"] = report.as_json(every_row=False)
         if all(source.graph for source in sources):
             evidence.page_beside(record, sources, report, pair)
         record.cannot_show(CANNOT_SHOW)
@@ -93,10 +94,11 @@ def compare(config: Compare) -> Record:
             from papers.comparisons.view_html import as_html
 
             path = record.directory / f"{name}.html"
-            atomic_write(path, as_html(report, record.results, tagline=TAGLINES.get(pair or "", "")))
+            found = Counter(verdict.verdict for verdict in record.verdicts)
+            atomic_write(path, as_html(report, record.results, found, TAGLINES.get(pair or "", "")))
             print(f"page: {path}", file=sys.stderr if record.quiet else sys.stdout)
     if config.json:
-        print(json.dumps(record.results, indent=1, ensure_ascii=False))
+        print(json.dumps(record.results | {"comparison": report.as_json()}, indent=1, ensure_ascii=False))
     if config.markdown:
         print(as_markdown(report, tagline=TAGLINES.get(pair or "", ""), folded=not config.all_rows), end="")
     return record

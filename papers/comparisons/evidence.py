@@ -46,7 +46,12 @@ class Builtins(cli.Common):
 def page_beside(record: Record, sources: list[Source], report: Report, pair: str | None) -> None:
     """What the pages' conventions make of the same graphs, why, and for a published pair the verdict of each cell."""
     graphs = [source.graph for source in sources if source.graph is not None]
-    right, published = (tuple(measure(graph, convention) for graph in graphs) for convention in (RIGHT, AS_PUBLISHED))
+    right, published = (
+        report.models
+        if report.models[0].convention == convention
+        else tuple(measure(graph, convention) for graph in graphs)
+        for convention in (RIGHT, AS_PUBLISHED)
+    )
     page = Report(published, PUBLISHED_COST, page=True)  # type: ignore[arg-type]
     record.section("counted rightly, and as the comparison pages count")
     rows = [["", "parameters", THEIRS, "MACs", THEIRS, "train cost", THEIRS]]
@@ -95,7 +100,7 @@ def pages(config: Pages) -> int | None:
         ) as record:
             report = Report(models)  # type: ignore[arg-type]
             record.say(report.title)
-            record.results["comparison"] = report.as_json()
+            record.results["comparison"] = report.as_json(every_row=False)
             page_beside(record, sources, report, pair)
             record.cannot_show("whether the graphs are the makers' own: they are drawn after the pages, and fit them.")
         record.say() if pair != list(PAIRS)[-1] else None

@@ -224,8 +224,21 @@ class Report:
 
     # for machines ---------------------------------------------------------------------------------------------------
 
-    def as_json(self) -> dict[str, Any]:
-        """Everything, with the counts at full precision. None stands for unknown."""
+    def as_json(self, *, every_row: bool = True) -> dict[str, Any]:
+        """Everything, with the counts at full precision. None stands for unknown.
+
+        Without `every_row` a repeated block's rows stand once, with `times`.
+        """
+        rows = [
+            {
+                "number": number,
+                "status": row.status,
+                "changed": row.changed,
+                "left": layer_json(row.left),
+                "right": layer_json(row.right),
+            }
+            for number, row in self._numbered(every_row)
+        ]
         return {
             "title": self.title,
             "headline": self.headline,
@@ -238,22 +251,18 @@ class Report:
                 "printed": [self.parameter_delta, self.layer_delta],
                 **self.counts,
             },
-            "rows": [
-                {
-                    "number": number,
-                    "status": row.status,
-                    "changed": row.changed,
-                    "left": layer_json(row.left),
-                    "right": layer_json(row.right),
-                }
-                for number, row in enumerate(self.rows, 1)
-            ],
+            "rows": rows,
             "folded": [
                 {"first_row": part.start + 1, "rows": len(part.items), "times": part.times} for part in self.folds
             ],
             "notes": self.notes,
             "remarks": self.remarks,
         }
+
+    def _numbered(self, every_row: bool) -> list[tuple[int, Row]]:
+        if every_row:
+            return list(enumerate(self.rows, 1))
+        return [(part.start + at, row) for part in self.folds for at, row in enumerate(part.items, 1)]
 
 
 def forward_words(model: Model) -> str:

@@ -66,7 +66,12 @@ class Place:
 
     def setting(self, *keys: str) -> object:
         """The first of these keys that the settings have with a value; None if there is none."""
-        return next((self.node.settings[key] for key in keys if self.node.settings.get(key) is not None), None)
+        settings = self.node.settings
+        for key in keys:
+            value = settings.get(key)
+            if value is not None:
+                return value
+        return None
 
     def size(self, *keys: str, least: int = 1) -> int | None:
         """A whole number of the settings. Raises UserError for a negative, fractional or non-numeric one."""

@@ -41,8 +41,8 @@ def label(type: str) -> str:
 
 
 def short(count: float) -> str:
-    """K, M, B, T with one decimal under 10 units and none above; under 1000 the number itself."""
-    for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+    """K, M, B, T, P, E with one decimal under 10 units and none above; under 1000 the number itself."""
+    for unit, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
         if abs(count) >= unit:
             return f"{count / unit:.1f}{letter}" if abs(count) / unit < 10 else f"{count / unit:.0f}{letter}"
     return f"{count:.0f}"
