@@ -1,0 +1,118 @@
+"""What README says can be done: links lead somewhere, every command is one, and its toy paper works as printed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared import cli
+from shared.paths import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCES = re.findall(r"^```sh\n(.*?)^```", README, re.M | re.S)
+INLINE = [code for code in re.findall(r"`([^`\n]+)`", README) if re.match(r"(make|python|torchrun)( |$)", code)]
+COMMANDS = sorted(
+    {line for block in FENCES for line in block.splitlines() if line and not line.startswith("#")} | set(INLINE)
+)
+TARGETS = {line.split("|")[0] for line in (ROOT / "Makefile").read_text().splitlines() if re.match(r"[\w-]+\|", line)}
+
+
+def test_links_lead_somewhere():
+    for path in ("README.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / path).read_text(encoding="utf-8")):
+            if target.startswith("#"):
+                headings = [
+                    re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)", README, re.M)
+                ]
+                assert target[1:] in headings, target
+            elif not target.startswith("https://"):
+                assert (ROOT / target.partition("#")[0]).exists(), target
+
+
+def test_every_target_has_its_line_and_no_other_is_named():
+    named = {command.split()[1] for command in COMMANDS if command.startswith("make ")}
+    assert named <= TARGETS, named - TARGETS
+    assert TARGETS - named <= {"setup", "clean"}, TARGETS - named
+
+
+def expand(command: str) -> list[list[str]]:
+    """The Python calls of a README command as argument lists, `make` targets by their recipes."""
+    if not command.startswith("make"):
+        return [shlex.split(command)]
+    dry = subprocess.run(
+        ["make", "-n", *shlex.split(command)[1:], "PY=python"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert dry.returncode == 0, dry.stderr
+    return [shlex.split(line) for line in dry.stdout.splitlines() if line.startswith("python ")]
+
+
+def python_calls() -> list[list[str]]:
+    """Every Python call behind README's commands, but for placeholders; `.ci/run` itself runs pytest and ruff."""
+    calls = [call for command in COMMANDS if "<" not in command and "..." not in command for call in expand(command)]
+    ours = [c for c in calls if "papers/toy" not in " ".join(c) and c[1:3] not in (["-m", "pytest"], ["-m", "ruff"])]
+    return [list(call) for call in sorted(set(map(tuple, ours)))]
+
+
+@pytest.mark.parametrize("call", python_calls(), ids=shlex.join)
+def test_every_command_is_understood_by_its_script(call, monkeypatch):
+    """The real script parses the real arguments, configuration file included; the work itself is tested elsewhere."""
+    if call[0] == "torchrun":
+        call = ["python", *[a for a in call[1:] if not a.startswith("--nproc")]]
+    name = call[2] if call[1] == "-m" else call[1].removesuffix(".py").replace("/", ".")
+    arguments = call[3:] if call[1] == "-m" else call[2:]
+    if name == "shared.report":
+        name = "shared.report.__main__"
+    parsed = []
+
+    def understood(main, config_type, argv=None):
+        parsed.append(cli.parse(config_type, arguments if argv is None else argv))
+        raise SystemExit(0)
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(cli, "run", understood)
+    module = importlib.import_module(name)
+    with pytest.raises(SystemExit) as end:
+        if hasattr(module, "COMMANDS"):  # a script with sub-commands chooses among them by itself
+            module.main(arguments)
+        understood(module.main, module.Config)
+    assert end.value.code == 0 and len(parsed) == 1
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """README's toy paper in a folder of its own, beside a copy of the library."""
+    shutil.copytree(ROOT / "shared", tmp_path / "shared", ignore=shutil.ignore_patterns("__pycache__"))
+    files = re.findall(r"^`(papers/toy/[^`]+)`\n\n```\w+\n(.*?)^```", README, re.M | re.S)
+    assert [name for name, _ in files] == [
+        "papers/toy/published/table1.json",
+        "papers/toy/table1.py",
+        "papers/toy/paper.toml",
+    ]
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_toy_paper_works_as_printed(toy):
+    own = {"PYTHONPATH": str(toy), "PAPERS_RESULTS": str(toy / "results"), "PAPERS_CACHE": str(toy / "cache")}
+
+    def run(*arguments: str) -> str:
+        call = [sys.executable, *arguments]
+        done = subprocess.run(call, cwd=toy, env=os.environ | own, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "2 equal, 0 agrees, 0 differs" in run("papers/toy/table1.py", "--strict")
+    assert "toy/table1" in run("-m", "shared.check", "--strict")
+    run("-m", "shared.report")
+    page = (toy / "results" / "report" / "index.html").read_text()
+    assert "A toy" in page and "The digits, counted" in page and "Are all the digits there?" in page and "1,797" in page
