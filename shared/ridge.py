@@ -11,9 +11,10 @@ Three identities make a sweep over draws and lambdas cheap.
   the n x n system (XX' + lambda I) a = Y, and the scores are (z X') a. Few-shot means n < d: 100 rows, not 2,048.
 - *The pool.* A draw is some rows of the pool P. Its XX' is a sub-block of PP', its zX' are columns of ZP'. Both
   products are taken once; a draw only gathers from them. The features are not touched again.
-- *The lambdas.* They change the diagonal only. Each costs one Cholesky factorisation, n^3 / 3 multiply-adds, into the
-  same memory. One eigendecomposition would serve them all, but it costs about 9 n^3 at a lower rate: measured for nine
-  lambdas it loses at every size of the article (benchmarks/ridge.md has the table).
+- *The lambdas.* They change the diagonal only. Each costs one Cholesky factorisation, n^3 / 6 multiply-adds, into the
+  same memory. One eigendecomposition would serve them all, but it costs dozens of factorisations' arithmetic: measured
+  for nine lambdas it wins below about 400 rows, where a draw takes a few milliseconds either way, and loses where the
+  time goes (benchmarks/ridge.md has the table). One way for all sizes is kept.
 
 Precision. Everything is float64. The products square the condition number: with raw features (squared norms of
 hundreds) and lambda = 1e-4 a float32 solve of (1) is wrong altogether. Float64 leaves room to about lambda = 1e-9 of
