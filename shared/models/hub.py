@@ -30,7 +30,7 @@ def locate(spec: str, revision: str | None = None) -> Folder:
     network. Raises `UserError` for a repository or revision that does not exist, for one that needs a login, and where
     neither cache nor network has it.
     """
-    if Path(spec).expanduser().is_dir():
+    if spec and Path(spec).expanduser().is_dir():
         return Folder(Path(spec).expanduser().resolve(), LOCAL)
     name, _, written = spec.partition("@")
     revision = revision or written or None

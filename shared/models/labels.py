@@ -43,13 +43,17 @@ def match(spec: str, labels: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
         return _checked(spec, labels, words, by_wnid)
     if all(_synonyms(label) & _synonyms(name) for label, name in zip(labels, names, strict=True)):
         return wnids, names
+    whole: dict[str, set[str]] = {}
     owners: dict[str, set[str]] = {}
     for wnid, name in by_wnid.items():
-        for synonym in {*_synonyms(name), name.lower()}:
+        whole.setdefault(name.lower(), set()).add(wnid)
+        for synonym in _synonyms(name):
             owners.setdefault(synonym, set()).add(wnid)
     found = []
     for i, label in enumerate(labels):
-        wnid = owners.get(label.lower()) or set.intersection(*(owners.get(s, set()) for s in _synonyms(label) or {""}))
+        # the whole name first: "harp" is a class, and a synonym of "harmonica" too
+        shared = (owners.get(synonym, set()) for synonym in _synonyms(label) or {""})
+        wnid = whole.get(label.lower()) or set.intersection(*shared)
         if len(wnid) != 1:
             why = (
                 f"fits {len(wnid)} ImageNet-1k classes ({', '.join(sorted(wnid))})"

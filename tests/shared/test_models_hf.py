@@ -1,0 +1,315 @@
+"""Checkpoints in hub layout: the right numbers from every layout and format, and no silently random weight."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import BFLOAT16, CONFIGS, FLOAT32, PROCESSOR, old_layout, pictures, random_model, save
+from safetensors.torch import save_file
+
+from shared import models
+from shared.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def vit():
+    return random_model("vit")
+
+
+@pytest.fixture(scope="module")
+def vit_folder(vit, tmp_path_factory):
+    return save(vit, tmp_path_factory.mktemp("vit"))
+
+
+def reference(family: str, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The representation as the article words it, from the model's own last hidden state."""
+    with torch.no_grad():
+        hidden = model(pixel_values=x).last_hidden_state
+        if family == "vit":
+            return torch.tanh(hidden[:, 0] @ model.pooler.dense.weight.T + model.pooler.dense.bias)
+        if family == "dinov2":
+            return hidden[:, 0]
+        return hidden.mean((2, 3))
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_representation_of_each_family(family, tmp_path):
+    model = random_model(family)
+    encoder = models.load_encoder(save(model, tmp_path / "model"), FLOAT32)
+    expected = reference(family, model, encoder.identity.transform(pictures()))
+    features = encoder.encode(pictures())
+    assert features.dtype == torch.float32
+    assert features.shape == (5, encoder.dim) == (5, {"vit": 32, "dinov2": 32, "resnet": 32, "bit": 64}[family])
+    torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_bfloat16_follows_float32_and_the_batch_does_not_matter(family, tmp_path):
+    spec = save(random_model(family), tmp_path / "model")
+    exact, low = models.load_encoder(spec, FLOAT32), models.load_encoder(spec, BFLOAT16)
+    whole = exact.encode(pictures())
+    one_by_one = torch.cat([exact.encode([picture]) for picture in pictures()])
+    torch.testing.assert_close(one_by_one, whole, rtol=1e-4, atol=1e-5)
+    assert torch.nn.functional.cosine_similarity(low.encode(pictures()), whole).min() > 0.9995
+    assert low.at(torch.float32).encode(pictures()).equal(whole)
+    assert exact.encode([]).shape == (0, exact.dim)
+
+
+@pytest.mark.parametrize("family", ["vit", "dinov2"])
+def test_layout_from_before_version_5(family, tmp_path):
+    model = random_model(family)
+    old = old_layout(model.state_dict())
+    assert any("encoder.layer.0.attention.attention.query" in name for name in old)
+    new = models.load_encoder(save(model, tmp_path / "new"), FLOAT32).encode(pictures())
+    assert models.load_encoder(save(model, tmp_path / "old", state=old), FLOAT32).encode(pictures()).equal(new)
+
+
+def test_bin_and_shards_give_the_same(vit, vit_folder, tmp_path):
+    expected = models.load_encoder(vit_folder, FLOAT32).encode(pictures())
+    pickled = Path(save(vit, tmp_path / "bin"))
+    (pickled / "model.safetensors").unlink()
+    torch.save(vit.state_dict(), pickled / "pytorch_model.bin")
+    assert models.load_encoder(str(pickled), FLOAT32).encode(pictures()).equal(expected)
+
+    sharded = Path(save(vit, tmp_path / "shards"))
+    (sharded / "model.safetensors").unlink()
+    names = sorted(vit.state_dict())
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, keys in parts.items():
+        save_file({key: vit.state_dict()[key].contiguous() for key in keys}, sharded / file)
+    index = {"metadata": {}, "weight_map": {key: file for file, keys in parts.items() for key in keys}}
+    (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
+    encoder = models.load_encoder(str(sharded), FLOAT32)
+    assert encoder.encode(pictures()).equal(expected)
+    assert len(encoder.weights_sha256) == 64
+    (sharded / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(UserError, match=r"model-00002-of-00002\.safetensors, which is not in"):
+        models.describe(str(sharded))
+
+
+def test_stored_precision_is_not_the_computed_one(vit, tmp_path):
+    half = {name: value.half() for name, value in vit.state_dict().items()}
+    encoder = models.load_encoder(save(vit, tmp_path / "half", state=half), FLOAT32)
+    assert {p.dtype for p in encoder.module.parameters()} == {torch.float32}
+    rounded = random_model("vit")
+    rounded.load_state_dict({name: value.float() for name, value in half.items()})
+    expected = reference("vit", rounded, encoder.identity.transform(pictures()))
+    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lacking", ["pooler.dense.weight", "layers.1.mlp.fc2.bias", "embeddings.cls_token"])
+def test_partial_checkpoint_is_refused_by_name(vit, tmp_path, lacking):
+    state = {name: value for name, value in vit.state_dict().items() if name != lacking}
+    with pytest.raises(UserError, match=f"has no {lacking}, which would be random numbers"):
+        models.load_encoder(save(vit, tmp_path / "partial", state=state), FLOAT32)
+
+
+def test_fine_tuned_vit_has_no_pooler_and_says_so(tmp_path):
+    spec = save(random_model("vit", head=7), tmp_path / "tuned")
+    with pytest.raises(UserError, match=r"pooler\.dense.*use a checkpoint that kept it"):
+        models.load_encoder(spec, FLOAT32)
+
+
+def test_a_head_that_is_not_used_is_ignored(tmp_path):
+    model = random_model("resnet", head=7)
+    encoder = models.load_encoder(save(model, tmp_path / "tuned"), FLOAT32)
+    expected = reference("resnet", model.resnet, encoder.identity.transform(pictures()))
+    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-4, atol=1e-5)
+
+
+class _Shout:
+    def __reduce__(self):
+        return (Path.touch, (Path(self.path),))
+
+
+def test_a_pickle_with_code_is_not_run(vit, tmp_path):
+    folder = Path(save(vit, tmp_path / "evil"))
+    (folder / "model.safetensors").unlink()
+    bomb = _Shout()
+    bomb.path = str(tmp_path / "it ran")
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"embeddings.cls_token": bomb}))
+    with pytest.raises(UserError, match="cannot be read"):
+        models.load_encoder(str(folder), FLOAT32)
+    assert not (tmp_path / "it ran").exists()
+
+
+def spoil(folder: Path, what: str) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    if what == "torn weights":
+        data = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
+    elif what == "no weights":
+        (folder / "model.safetensors").unlink()
+    elif what == "torn config":
+        (folder / "config.json").write_text('{"model_type": "vit",')
+    elif what == "other architecture":
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "swin"}))
+    elif what == "other size":
+        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 48}))
+    elif what == "no processor":
+        (folder / "preprocessor_config.json").unlink()
+    elif what == "no mean":
+        (folder / "preprocessor_config.json").write_text(json.dumps({"image_std": [1, 1, 1]}))
+    elif what == "nearest":
+        (folder / "preprocessor_config.json").write_text(json.dumps({**PROCESSOR, "resample": 0}))
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("torn weights", "cannot be read"),
+        ("no weights", "no weights in .*expected model.safetensors"),
+        ("torn config", "config.json: not readable as JSON"),
+        ("other architecture", "model_type 'swin'; expected one of vit, bit, resnet, dinov2"),
+        ("other size", "cannot be read"),
+        ("no processor", "preprocessor_config.json is missing"),
+        ("no mean", "has no image_mean"),
+        ("nearest", "interpolation 'nearest'"),
+    ],
+)
+def test_a_spoilt_folder_is_one_clear_line(vit, tmp_path, what, words):
+    folder = Path(save(vit, tmp_path / "model"))
+    spoil(folder, what)
+    with pytest.raises(UserError, match=words) as error:
+        models.load_encoder(str(folder), FLOAT32)
+    assert "\n" not in str(error.value)
+
+
+def test_identity_follows_weights_and_settings(vit, tmp_path):
+    first = models.describe(save(vit, tmp_path / "a"))
+    assert models.describe(save(vit, tmp_path / "a")).weights_sha256 == first.weights_sha256
+    other = models.describe(save(random_model("vit", seed=1), tmp_path / "a"))
+    assert other.weights_sha256 != first.weights_sha256
+    assert other.revision == first.revision
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}))
+    assert models.describe(str(tmp_path / "a")).revision != first.revision
+
+
+def test_describing_loads_neither_torch_nor_transformers(vit_folder):
+    code = f"""
+import sys
+from shared import models
+models.describe({vit_folder!r})
+models.describe("wheel:vit-s14-saliency")
+models.describe("wheel:efficientnet-lite0", head=True)
+print(sorted({{"torch", "transformers", "timm"}} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def recipe(folder: str, family: str, settings: dict) -> str:
+    (Path(folder) / "preprocessor_config.json").write_text(
+        json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3, **settings})
+    )
+    from shared.models import hf_models, hub
+
+    config = json.loads((Path(folder) / "config.json").read_text())
+    settings = hub.read_json(Path(folder) / "preprocessor_config.json", "x")
+    return str(hf_models._transform("own", hf_models.FAMILIES[family], config, settings, "x"))
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "expected"),
+    [
+        ("vit", {"size": 64, "resample": 2}, "squash to 64x64, bilinear"),
+        ("vit", {"size": {"height": 64, "width": 64}}, "squash to 64x64, bilinear"),
+        (
+            "resnet",
+            {"size": 224, "crop_pct": 0.875, "resample": 3},
+            "shortest side to 256, centre crop 224x224, bicubic",
+        ),
+        ("resnet", {"size": {"shortest_edge": 224}}, "shortest side to 256, centre crop 224x224, bicubic"),
+        ("resnet", {"size": {"shortest_edge": 384}}, "squash to 384x384, bicubic"),
+        (
+            "dinov2",
+            {"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "do_center_crop": True},
+            "shortest side to 256, centre crop 224x224, bicubic",
+        ),
+        ("bit", {"size": 480, "crop_size": 448, "resample": 2}, "shortest side to 480, centre crop 448x448, bilinear"),
+    ],
+)
+def test_published_recipes_in_their_spellings(tmp_path, family, settings, expected):
+    folder = save(random_model(family), tmp_path / "model")
+    assert recipe(folder, family, settings).startswith(expected)
+
+
+def test_recipe_that_the_position_embeddings_forbid(tmp_path, vit):
+    folder = save(vit, tmp_path / "model")
+    with pytest.raises(UserError, match="position embeddings are for"):
+        recipe(folder, "vit", {"size": 96})
+    with pytest.raises(UserError, match="no fixed picture size"):
+        recipe(folder, "dinov2", {"size": {"shortest_edge": 256}, "do_center_crop": False})
+
+
+@pytest.mark.parametrize("family", ["vit", "resnet", "bit"])
+def test_classifier_gives_its_models_logits(family, tmp_path):
+    from shared.models import labels
+
+    model = random_model(family, head=1000)
+    wnids, names = labels.imagenet()
+    model.config.id2label = dict(enumerate(names))
+    classifier = models.load_classifier(save(model, tmp_path / "model"), FLOAT32, transform="squash")
+    with torch.no_grad():
+        expected = model(pixel_values=classifier.identity.transform(pictures())).logits
+    torch.testing.assert_close(classifier.encode(pictures()), expected, rtol=1e-4, atol=1e-4)
+    assert classifier.label_wnids == wnids
+    assert classifier.dim == 1000
+
+
+def test_three_transforms_of_a_classifier(tmp_path):
+    from shared.models import labels
+
+    model = random_model("resnet", head=1000)
+    model.config.id2label = dict(enumerate(labels.imagenet()[1]))
+    spec = save(model, tmp_path / "model", processor={**PROCESSOR, "size": 224, "crop_pct": 0.8})
+    found = [models.describe(spec, head=True, transform=kind).preprocessing for kind in ("squash", "crop", "own")]
+    assert [text.split(", bilinear")[0] for text in found] == [
+        "squash to 224x224",
+        "shortest side to 256, centre crop 224x224",
+        "shortest side to 280, centre crop 224x224",
+    ]
+    with pytest.raises(UserError, match="transform 'stretch': expected one of squash, crop, own"):
+        models.describe(spec, head=True, transform="stretch")
+
+
+@pytest.mark.parametrize(("classes", "words"), [(10, "has 10 classes"), (21_843, "has 21,843 classes")])
+def test_other_heads_are_refused_with_the_reason(tmp_path, classes, words):
+    spec = save(random_model("resnet", head=classes), tmp_path / "model")
+    with pytest.raises(UserError, match=words):
+        models.load_classifier(spec, FLOAT32)
+
+
+def test_compiled_encoder_fills_up_a_short_batch(vit_folder, monkeypatch):
+    """The compiler is replaced: what counts here is that it sees one shape and that the answers stay right."""
+    from shared.models import fast
+
+    shapes = []
+
+    def observed(module):
+        def run(x):
+            shapes.append(len(x))
+            return module(x)
+
+        return run
+
+    monkeypatch.setattr(fast, "compiled", observed)
+    encoder = models.load_encoder(vit_folder, FLOAT32, compile=True)
+    plain = models.load_encoder(vit_folder, FLOAT32).encode(pictures())
+    features = torch.cat([encoder.encode(pictures()[:3]), encoder.encode(pictures()[3:])])
+    assert shapes == [3, 3]
+    torch.testing.assert_close(features, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_numpy_and_tensor_batches_agree(vit_folder):
+    encoder = models.load_encoder(vit_folder, FLOAT32)
+    stack = np.stack(pictures()[::2])
+    assert encoder.encode(torch.from_numpy(stack).permute(0, 3, 1, 2)).equal(encoder.encode(list(stack)))

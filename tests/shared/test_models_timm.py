@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+import timm
+import torch
+from checkpoints import BFLOAT16, FLOAT32, pictures
+from safetensors.torch import save_file
+
+from shared import models
+from shared.errors import UserError
+
+SMALL = ["test_vit", "test_resnet", "test_efficientnet", "test_convnext"]
+
+
+def saved(name: str, path, **changes) -> torch.nn.Module:
+    """A random timm model with its weights in `path`."""
+    torch.manual_seed(0)
+    model = timm.create_model(name, **changes).eval()
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if "running_var" in key:
+                tensor.uniform_(0.5, 2)
+            elif "running_mean" in key:
+                tensor.normal_()
+    save_file(model.state_dict(), path)
+    return model
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_pre_logits_are_timms(name, tmp_path):
+    model = saved(name, tmp_path / "m.safetensors")
+    encoder = models.load_encoder(f"timm:{name}@{tmp_path / 'm.safetensors'}", FLOAT32)
+    with torch.no_grad():
+        x = encoder.identity.transform(pictures())
+        expected = model.forward_head(model.forward_features(x), pre_logits=True)
+    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-3, atol=1e-4)
+    assert encoder.dim == expected.shape[1]
+    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in encoder.module.modules())
+
+
+def test_checkpoint_with_another_head_and_torch_format(tmp_path):
+    model = saved("test_resnet", tmp_path / "unused.safetensors", num_classes=7)
+    torch.save({"state_dict": model.state_dict(), "epoch": 3}, tmp_path / "mine.pth")
+    encoder = models.load_encoder(f"timm:test_resnet@{tmp_path / 'mine.pth'}", FLOAT32)
+    with torch.no_grad():
+        expected = model.forward_head(model.forward_features(encoder.identity.transform(pictures())), pre_logits=True)
+    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_missing_weight_is_named(tmp_path):
+    model = saved("test_vit", tmp_path / "m.safetensors")
+    state = {key: value for key, value in model.state_dict().items() if key != "blocks.1.mlp.fc1.weight"}
+    save_file(state, tmp_path / "m.safetensors")
+    with pytest.raises(UserError, match=r"has no blocks\.1\.mlp\.fc1\.weight, which would be random"):
+        models.load_encoder(f"timm:test_vit@{tmp_path / 'm.safetensors'}", FLOAT32)
+
+
+def test_checkpoint_of_another_architecture(tmp_path):
+    saved("test_resnet", tmp_path / "m.safetensors")
+    with pytest.raises(UserError, match=r"has no |cannot be read as"):
+        models.load_encoder(f"timm:test_vit@{tmp_path / 'm.safetensors'}", FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("timm:vit_base_patch16_223", r"no model 'vit_base_patch16_223'; did you mean timm:vit_base_patch16_224"),
+        ("timm:resnet50.no_such_tag", "no model 'resnet50.no_such_tag'"),
+        ("timm:", "no model ''"),
+        ("timm:resnet50@/no/such/file.pth", "no file /no/such/file.pth"),
+    ],
+)
+def test_names_that_are_none(spec, words):
+    with pytest.raises(UserError, match=words):
+        models.describe(spec)
+
+
+def test_classifier_and_its_recipe(tmp_path):
+    model = saved("test_efficientnet", tmp_path / "m.safetensors")
+    classifier = models.load_classifier(f"timm:test_efficientnet@{tmp_path / 'm.safetensors'}", FLOAT32)
+    with torch.no_grad():
+        expected = model(classifier.identity.transform(pictures()))
+    torch.testing.assert_close(classifier.encode(pictures()), expected, rtol=1e-3, atol=1e-3)
+    assert classifier.label_names[0] == "tench, Tinca tinca"
+    config = model.pretrained_cfg
+    shortest = int(config["input_size"][1] / config["crop_pct"])
+    assert classifier.preprocessing.startswith(f"shortest side to {shortest}, centre crop 160x160")
+
+
+def test_a_21k_head_is_refused(tmp_path):
+    with pytest.raises(UserError, match="has 21,843 classes"):
+        (tmp_path / "m.pth").touch()
+        models.describe(f"timm:vit_tiny_patch16_224.augreg_in21k@{tmp_path / 'm.pth'}", head=True)
+
+
+def test_depthwise_networks_run_in_float32_and_say_why(tmp_path):
+    saved("test_efficientnet", tmp_path / "m.safetensors")
+    encoder = models.load_encoder(f"timm:test_efficientnet@{tmp_path / 'm.safetensors'}", BFLOAT16)
+    assert encoder.choice.dtype == torch.float32
+    assert encoder.choice.reason.startswith("test; float32 for timm:test_efficientnet")
+    saved("test_resnet", tmp_path / "r.safetensors")
+    plain = models.describe(f"timm:test_resnet@{tmp_path / 'r.safetensors'}")
+    assert models.computed_in(plain, BFLOAT16) is BFLOAT16
