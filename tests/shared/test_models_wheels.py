@@ -203,7 +203,7 @@ def test_saliency_vit_is_the_network_in_the_wheel():
     assert encoder.weights_sha256 == reference["onnx_sha256"]
     expected = torch.tensor(reference["class_token"])
     torch.testing.assert_close(encoder.encode([gradient()])[0], expected, rtol=0, atol=2e-4)
-    # transformers counts 22,056,576 with the mask token, which the export dropped because the forward pass never reads it
+    # 22,056,576 with the mask token, which the forward pass never reads and the export has dropped
     assert sum(p.numel() for p in encoder.module.parameters()) == 22_056_576 - 384
 
 
