@@ -230,8 +230,15 @@ def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str])
                 for v in own
             ]
             reasons = {row.verdict.reason for row in rows}
-            title = titles.get(f"{source.rpartition('/')[2]}/{part}") or (f"{name} · {part}" if part else name)
+            title = titles.get(f"{source.rpartition('/')[2]}/{part}") or _group_title(name, part, len(by_source))
             group = Group(title, anchor, rows, reason=reasons.pop() if len(reasons) == 1 and len(rows) > 1 else "")
             group.open = len(verdicts) <= FOLD or group.counts[DIFFERS] > 0
             groups.append(group)
     return groups
+
+
+def _group_title(source: str, part: str, sources: int) -> str:
+    """The part alone where there is one source: its name would say nothing."""
+    if not part:
+        return source
+    return f"{source} · {part}" if sources > 1 else part[:1].upper() + part[1:]
