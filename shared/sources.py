@@ -78,7 +78,8 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
     rows.names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
     given = table.column(label)
     if pa.types.is_integer(given.type):
-        labels = given.to_numpy().astype(np.int64)
+        # By way of a list: pyarrow's conversion to numpy imports pandas, half a second.
+        labels = np.array([-1 if value is None else value for value in given.to_pylist()], np.int64)
         raw_names = _class_names(schema, label) or [str(i) for i in range(int(labels.max(initial=-1)) + 1)]
     else:
         texts = given.to_pylist()

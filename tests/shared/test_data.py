@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+import types
 from io import BytesIO
 from pathlib import Path
 
@@ -253,12 +255,12 @@ def test_a_wrong_revision_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_imagenette_without_mirror_and_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torchvision.datasets
-
     def fail(*_: object, **__: object) -> None:
         raise OSError("no route")
 
-    monkeypatch.setattr(torchvision.datasets, "Imagenette", fail)
+    stand_in = types.SimpleNamespace(Imagenette=fail)  # importing the real one takes seconds
+    monkeypatch.setitem(sys.modules, "torchvision", types.SimpleNamespace(datasets=stand_in))
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", stand_in)
     with pytest.raises(UserError, match=r"imagenette: cannot be downloaded \(no route\); set PAPERS_DATA"):
         load_pictures("imagenette", "val")
 

@@ -1,0 +1,76 @@
+"""Peak memory and rate of extraction from 5,000 and from 50,000 CIFAR-10 training pictures.
+
+    PAPERS_DATA=... python benchmarks/features_memory.py        # about half a minute; no model needed
+
+Claim: the memory is bounded by a batch and the features; 50,000 pictures need at most 300 MB more than 5,000. The
+network is a mean over the picture spread to 768 numbers, so that what is measured is the path around a model: reading,
+decoding, hashing, resizing to 64x64, shards. Cold caches in a temporary folder, one process a size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = (5_000, 50_000)
+DIM = 768
+
+
+def measure(count: int) -> dict[str, float]:
+    import torch
+    from torch import nn
+
+    from shared.data import load_pictures
+    from shared.device import choose
+    from shared.features import extract
+    from shared.models.encoder import Encoder
+    from shared.models.identity import Identity
+    from shared.transforms import Transform
+
+    class Mean(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean((1, 2, 3)).unsqueeze(1).expand(-1, DIM).contiguous()
+
+    choice = choose("cpu", "float32")
+    transform = Transform((64, 64), "bilinear", (0.5,) * 3, (0.5,) * 3)
+    identity = Identity("mean", "mean", "timm", DIM, transform, "-", "-")
+    encoder = Encoder(identity, Mean(), choice, rebuild=lambda _: encoder)
+    pictures = load_pictures("cifar10").subset(range(count))
+    start = time.perf_counter()
+    features = extract(encoder, pictures, choice)
+    seconds = time.perf_counter() - start
+    assert features.shape == (count, DIM)
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+    return {"pictures": count, "peak_mb": kilobytes / 1024, "pictures_a_second": count / seconds}
+
+
+def main() -> int:
+    if sys.argv[1:]:
+        print(json.dumps(measure(int(sys.argv[1]))))
+        return 0
+    rows = []
+    for count in SIZES:
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, __file__, str(count)]
+            done = subprocess.run(
+                command, env={**os.environ, "PAPERS_CACHE": cache}, stdout=subprocess.PIPE, check=True
+            )
+        rows.append(json.loads(done.stdout))
+        features = count * DIM * 4 / 2**20
+        print(
+            "{pictures:6,} pictures: peak {peak_mb:6.0f} MB, {pictures_a_second:5.0f} pictures/s".format(**rows[-1]),
+            end="",
+        )
+        print(f"  (features alone: {features:.0f} MB)")
+    more = rows[1]["peak_mb"] - rows[0]["peak_mb"]
+    print(f"{SIZES[1]:,} pictures need {more:.0f} MB more than {SIZES[0]:,}; claim: at most 300")
+    return 0 if more <= 300 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
