@@ -139,7 +139,8 @@ def from_timm(name: str) -> Model:
 
     if not timm.is_model(name):
         near = difflib.get_close_matches(name, timm.list_models(), 3, 0.5)
-        raise UserError(f"timm:{name}: timm has no such model; {f'near: {", ".join(near)}' if near else 'see timm.list_models()'}")
+        hint = f"near: {', '.join(near)}" if near else "timm.list_models() lists them"
+        raise UserError(f"timm:{name}: timm has no such model; {hint}")
     return _traced(_timm(name), name, f"timm:{name}")
 
 
@@ -157,8 +158,8 @@ def from_hub(spec: str, length: int | None = None) -> Model:
         config = transformers.AutoConfig.from_pretrained(str(local) if local.exists() else spec)
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"hf:{spec}: its configuration cannot be had ({_first_line(error)}); check the name and the network, or name "
-            "a local folder with config.json"
+            f"hf:{spec}: its configuration cannot be had ({_first_line(error)}); check the name and the network, or "
+            "name a local folder with config.json"
         ) from None
 
     def build() -> Built:
@@ -174,7 +175,8 @@ def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, 
     name = getattr(model, "main_input_name", "input_ids")
     if name == "pixel_values":
         size = getattr(config, "image_size", None) or 224
-        return {name: _picture(tuple(size) if isinstance(size, list | tuple) else size, getattr(config, "num_channels", 3))}
+        size = tuple(size) if isinstance(size, list | tuple) else size
+        return {name: _picture(size, getattr(config, "num_channels", 3))}
     if name != "input_ids":
         raise UserError(f"{type(model).__name__} takes {name}; models of pictures and of token ids can be compared")
     longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or LENGTH

@@ -8,7 +8,7 @@
     python compare.py plan one.json                             one model: memory, fit, cost, as JSON
     python compare.py pages                                     all four pages, judged cell by cell (654 equal)
     python compare.py zoo FOLDER                                every graph file of a folder, against official counts
-    python compare.py builtins                                  every built-in model's parameters and multiply-accumulates
+    python compare.py builtins                                  every built-in model's parameters and operations
 
 Built-in: bert-base vit-b16 vit-b32 vit-l16 vit-l32 vit-h14 gpt2 t5-small resnet-50 bit-r50x1 dinov2-s14
 efficientnet-lite0 article-vit article-resnet. Graph comparisons import no torch.
@@ -23,9 +23,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from papers.comparisons import evidence
+from papers.comparisons.machine import model_json
 from papers.comparisons.options import option, parse, positional
 from papers.comparisons.pages import AS_PUBLISHED, PUBLISHED_COST, TAGLINES, pair_of
-from papers.comparisons.report import Report, model_json
+from papers.comparisons.report import Report
 from papers.comparisons.sources import Source, resolve
 from papers.comparisons.view_text import as_markdown, as_text
 from shared import cli
@@ -36,7 +37,7 @@ from shared.paths import atomic_write
 from shared.record import Record
 
 CANNOT_SHOW = (
-    "what a trained model does: parameters, operations and memory follow from the graph, quality and measured speed do not."
+    "what a trained model does: sizes and operations follow from the graph, quality and measured speed do not."
 )
 
 

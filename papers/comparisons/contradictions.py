@@ -17,8 +17,11 @@ from shared.graph.names import gigabytes, short
 
 # trained parameters and blocks of the whole models, as the libraries build them (tests build and count them)
 WHOLE = {
-    "BERT Base": (109_482_240, 12), "ViT-B/16": (86_567_656, 12), "GPT-2": (124_439_808, 12), "T5 Small": (60_506_624, 6),
-}  # fmt: skip
+    "BERT Base": (109_482_240, 12),
+    "ViT-B/16": (86_567_656, 12),
+    "GPT-2": (124_439_808, 12),
+    "T5 Small": (60_506_624, 6),
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ def _counts(theirs: Model, ours: Model) -> list[Contradiction]:
             found.append(
                 Contradiction(
                     f"{theirs.name}: {printed.name} has {short(counted)} parameters of its own",
-                    f"its table is the shared one: {theirs.parameters:,} - {counted:,} = {theirs.parameters - counted:,}",
+                    f"its table is the shared one: {theirs.parameters:,} - {counted:,} = "
+                    f"{theirs.parameters - counted:,}",
                 )
             )
         if counted == 0 and right:
@@ -170,8 +174,8 @@ def _deltas(published: Report, right: Report) -> list[Contradiction]:
         found.append(
             Contradiction(
                 f"{added} layers added, {removed} removed; {layers[0]} layers against {layers[1]}",
-                f"{added} - {removed} = {added - removed:+d}, but {layers[1]} - {layers[0]} = {layers[1] - layers[0]:+d}: "
-                f"the rows count the inputs ({inputs[0]} against {inputs[1]}), the layers do not",
+                f"{added} - {removed} = {added - removed:+d}, but {layers[1]} - {layers[0]} = "
+                f"{layers[1] - layers[0]:+d}: rows count the inputs ({inputs[0]} against {inputs[1]}), layers do not",
             )
         )
     return found
@@ -192,7 +196,7 @@ def _inputs(published: Report, right: Report) -> list[Contradiction]:
         found.append(
             Contradiction(
                 "memory for the graph at the input shape both declare; no note of different inputs",
-                f"{right.sides[0].cells['Input']} against {right.sides[1].cells['Input']}: the second input is left out",
+                f"{right.sides[0].cells['Input']} against {right.sides[1].cells['Input']}: one input is left out",
             )
         )
     return found
@@ -203,9 +207,7 @@ def _fit(published: Report, right: Report) -> list[Contradiction]:
     for theirs, ours in zip(published.models, right.models, strict=True):
         with_activations = replace(theirs, convention=ours.convention)
         need = memory(with_activations, published.assumed)
-        for said, true in zip(
-            fits(theirs, published.assumed), fits(with_activations, published.assumed), strict=True
-        ):
+        for said, true in zip(fits(theirs, published.assumed), fits(with_activations, published.assumed), strict=True):
             if said.fits and not true.fits:
                 plain = memory(theirs, published.assumed)
                 found.append(

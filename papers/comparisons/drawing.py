@@ -91,8 +91,8 @@ def _box(box: _Box, status: str) -> str:
     x, y = _corner(box)
     layer = box.layer
     sign = SIGNS.get(status, "")
-    name = layer.name if len(layer.name) <= LETTERS else f"…{layer.name[1 - LETTERS:]}"
-    whole = escape(f"{layer.name[:4 * NAME_WIDTH]} ({label(layer.type)}) {status}", quote=True)
+    name = layer.name if len(layer.name) <= LETTERS else f"…{layer.name[1 - LETTERS :]}"
+    whole = escape(f"{layer.name[: 4 * NAME_WIDTH]} ({label(layer.type)}) {status}", quote=True)
     return (
         f'<g class="box {status}"><title>{whole}</title>'
         f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4"/>'

@@ -8,7 +8,7 @@ from pathlib import Path
 from papers.comparisons.contradictions import contradictions
 from papers.comparisons.options import positional
 from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, cells, page_graph
-from papers.comparisons.report import Report, forward_words
+from papers.comparisons.report import Report
 from papers.comparisons.sources import BUILTIN_NAMES, Source
 from papers.comparisons.view_text import disagreement_lines, grouped, table
 from shared import cli
@@ -121,7 +121,9 @@ def zoo(config: Zoo) -> Record:
         question="Do public graph files read, pass forward, and hold as many parameters as their model?",
         results=config.results,
     ) as record:
-        record.say(f"{len(files)} graph files: parameters counted rightly, against the official count that a file carries\n")
+        record.say(
+            f"{len(files)} graph files: parameters counted rightly, and the official count that a file carries\n"
+        )
         rows = [["file", "layers", "parameters", "official", "difference", "MACs", "passes forward"]]
         reasons, found = [], {}
         for path in files:
@@ -135,11 +137,12 @@ def zoo(config: Zoo) -> Record:
             atleast = "at least " if model.unknown("macs") else ""
             rows.append(
                 [path.stem, str(len(model.body)), f"{model.parameters:,}", f"{told.official:,}" if told else "",
-                 f"{told.difference:+.2%}" if told else "", atleast + short(model.macs), forward_words(model)]
+                 f"{told.difference:+.2%}" if told else "", atleast + short(model.macs), model.forward]
             )  # fmt: skip
             found[path.stem] = {
                 "read": True, "layers": len(model.body), "parameters": model.parameters, "macs": model.macs,
-                "forward_passes": model.passes_forward, "problems": [f"{one.name} {one.problem}" for one in model.problems],
+                "forward_passes": model.passes_forward,
+                "problems": [f"{one.name} {one.problem}" for one in model.problems],
                 "unknown_types": model.unknown_types, "official": asdict(told) if told else None,
             }  # fmt: skip
             if told and not told.within:
@@ -170,7 +173,7 @@ def builtin_models(config: Builtins) -> Record:
         question="How many parameters and multiply-accumulates do the real models have?",
         results=config.results,
     ) as record:
-        record.say("built on the meta device: parameters of the library's module, multiply-accumulates with attention\n")
+        record.say("built on the meta device: parameters of the library's module, operations with attention\n")
         rows = [["name", "model", "input", "layers", "parameters", "MACs"]]
         for name in BUILTIN_NAMES:
             model = Source(name).model(RIGHT)

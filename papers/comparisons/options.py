@@ -1,4 +1,4 @@
-"""The command line of `compare.py`: the suite's dataclasses by argparse, because a graph comparison has 0.3 s in all."""
+"""The command line of `compare.py`: the suite's dataclasses by argparse, because a graph comparison starts in 0.3 s."""
 
 from __future__ import annotations
 
@@ -62,5 +62,6 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             name = unknown[0].partition("=")[0]
             near = difflib.get_close_matches(name, list(self._option_string_actions), 1)
-            raise UserError(f"unknown argument {unknown[0]}; {f'did you mean {near[0]}?' if near else '--help lists all'}")
+            hint = f"did you mean {near[0]}?" if near else "--help lists all"
+            raise UserError(f"unknown argument {unknown[0]}; {hint}")
         raise UserError(f"{message}; --help lists the options")

@@ -1,7 +1,7 @@
 """The four comparison pages: their conventions, their graphs and their printed cells.
 
-Sources: BERT Base vs ViT-B/16, GPT-2 vs BERT Base, BERT Base vs T5 Small, ResNet Block vs ViT-B/16. The conventions were
-found by experiment: with them every one of the 71 rows, all counts, all totals and all five costs come out as printed.
+Sources: BERT Base vs ViT-B/16, GPT-2 vs BERT Base, BERT Base vs T5 Small, ResNet Block vs ViT-B/16. The conventions
+were found by experiment: with them each of the 71 rows, all counts, all totals and all five costs come out as printed.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from papers.comparisons.machine import layer_json, model_json
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row, align, counts
-from shared.graph.cost import GPUS, Assumptions, Fit, fits, memory, train_cost
+from shared.graph.cost import Assumptions, Fit, fits, memory, train_cost
 from shared.graph.fold import Fold, fold
 from shared.graph.layers import text
 from shared.graph.measure import Layer, Model
@@ -24,7 +25,10 @@ DERIVED = (
     "specified and approximate for one that is not."
 )
 ESTIMATES = "Cost and GPU fit are estimates from the graph under one set of assumptions, not measurements of a run."
-BUILT = "Parameter counts are those of the module that the library builds from its configuration; no checkpoint is read."
+BUILT = (
+    "Parameter counts of a real model are those of the module that its library builds from the configuration; no "
+    "checkpoint is read."
+)
 
 
 @dataclass
@@ -119,7 +123,7 @@ class Report:
             "Parameters": self.total(model, "parameters"),
             "Input": self._ends(model.inputs if model.convention.every_input else model.inputs[:1]),
             "Output": self._ends(model.outputs),
-            "Forward-passes": forward_words(model),
+            "Forward-passes": model.forward,
             "Est. train cost": ("at least " if model.unknown("macs") else "")
             + dollars(train_cost(model, self.assumed).dollars),
         }
@@ -160,12 +164,12 @@ class Report:
     def gpu_note(self) -> str:
         if self.same_input:
             return (
-                "Memory for the graph at the input shape both declare. A highlighted row is a card one of them fits and "
-                "the other does not, which is the difference that decides a purchase."
+                "Memory for the graph at the input shape both declare. A highlighted row is a card one of them fits "
+                "and the other does not, which is the difference that decides a purchase."
             )
         return (
-            f"Each side is measured at its own declared input ({self._inputs()}). Both columns are right about their own "
-            "model; the difference between them is not a fact about the designs."
+            f"Each side is measured at its own declared input ({self._inputs()}). Both columns are right about their "
+            "own model; the difference between them is not a fact about the designs."
         )
 
     def _inputs(self) -> str:
@@ -185,8 +189,8 @@ class Report:
         if not self.same_input:
             found.append(
                 f"The two are priced at different declared inputs ({self._inputs()}), so memory, cost and GPU fit are "
-                "each right about their own model and are not a comparison between them. The layer and parameter deltas "
-                "are unaffected."
+                "each right about their own model and are not a comparison between them. The layer and parameter "
+                "deltas are unaffected."
             )
         found += [DERIVED, ESTIMATES] if not self.traced else [BUILT, ESTIMATES]
         for model in self.models:
@@ -263,58 +267,3 @@ class Report:
         if every_row:
             return list(enumerate(self.rows, 1))
         return [(part.start + at, row) for part in self.folds for at, row in enumerate(part.items, 1)]
-
-
-def forward_words(model: Model) -> str:
-    """`yes`, `no: <first layer that cannot>`, or why it is not known."""
-    if model.passes_forward:
-        return "yes"
-    if model.problems:
-        first = model.problems[0]
-        return f"no: {first.name} {first.problem}"
-    unknown = next(layer for layer in model.layers if layer.output is None)
-    return f"unknown: the shape after {unknown.name} is not known"
-
-
-def layer_json(layer: Layer | None) -> dict[str, Any] | None:
-    if layer is None:
-        return None
-    return {
-        "id": layer.id, "name": layer.name, "type": layer.type, "settings": layer.settings,
-        "output": None if layer.output is None else list(layer.output), "parameters": layer.parameters,
-        "row_parameters": layer.row, "macs": layer.macs, "problem": layer.problem or None, "notes": layer.notes,
-    }  # fmt: skip
-
-
-def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
-    """One model's totals, memory, fit and cost."""
-    need, cost = memory(model, assumed), train_cost(model, assumed)
-    return {
-        "name": model.name,
-        "source": model.source,
-        "layers": len(model.body),
-        "parameters": model.parameters,
-        "parameters_unknown_in": [layer.id for layer in model.unknown("parameters")],
-        "macs": model.macs,
-        "macs_unknown_in": [layer.id for layer in model.unknown("macs")],
-        "unknown_types": model.unknown_types,
-        "inputs": [{"name": layer.name, "shape": layer.output} for layer in model.inputs],
-        "outputs": [{"name": layer.name, "shape": layer.output} for layer in model.outputs],
-        "forward_passes": model.passes_forward,
-        "forward_problem": None if model.passes_forward else forward_words(model),
-        "memory_bytes": {
-            "batch": need.batch,
-            "training": {
-                "weights": need.weights, "gradients": need.gradients, "adam_states": need.adam,
-                "activations": need.activations, "total": round(need.training),
-            },
-            "inference": {"weights": need.weights, "activations": need.inference - need.weights, "total": need.inference},
-            "activations_per_sample": need.per_sample,
-            "lower_bound": bool(model.unknown("kept") or model.unknown("parameters")),
-        },
-        "gpus": {
-            fit.gpu: {"memory_gb": GPUS[fit.gpu], "fits_batch": fit.fits, "largest_batch": fit.largest_batch}
-            for fit in fits(model, assumed)
-        },
-        "training": asdict(cost),
-    }  # fmt: skip

@@ -90,7 +90,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 def grouped(lines: Iterable[str], limit: int = 12) -> list[str]:
     """At most `limit` lines, and how many were left out."""
     found = list(lines)
-    return found if len(found) <= limit else [*found[:limit], f"... and {len(found) - limit} more (--json has them all)"]
+    left = len(found) - limit
+    return found if left <= 0 else [*found[:limit], f"... and {left} more (--json has them all)"]
 
 
 def disagreement_lines(name: str, found: Sequence[Disagreement], theirs: str) -> list[str]:
@@ -118,7 +119,7 @@ def as_markdown(report: Report, *, tagline: str = "", folded: bool = True) -> st
     lines += [f"| {key} | {' | '.join(_plain(side.cells[key]) for side in report.sides)} |" for key in keys]
     lines += ["", f"## Deltas ({_plain(report.relative)})", "", f"- Parameters: {report.parameter_delta}"]
     lines += [f"- Layers: {report.layer_delta}", f"- {_counts(report)}", "", "## Layer by layer", ""]
-    lines += [f"| # | Status | {left} | Params | Output | {right} | Params | Output |", "|---|---|---|---|---|---|---|---|"]
+    lines += [f"| # | Status | {left} | Params | Output | {right} | Params | Output |", f"|{'---|' * 8}"]
     for part in report.folds if folded else [Fold(report.rows, 1, 0)]:
         lines += [_markdown_row(report, part.start + at, row) for at, row in enumerate(part.items, 1)]
         if part.times > 1:

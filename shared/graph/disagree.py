@@ -47,9 +47,7 @@ def disagreements(graph: Graph, ours: Model, theirs: Model) -> list[Disagreement
 
 
 def _again(known: Disagreement) -> Disagreement:
-    return Disagreement(
-        known.layer, known.type, known.what, known.ours, known.theirs, known.reasons, known.times + 1
-    )
+    return Disagreement(known.layer, known.type, known.what, known.ours, known.theirs, known.reasons, known.times + 1)
 
 
 def _reasons(graph: Graph, layer: Layer, what: str, ours: Model, theirs: Model, shapes: dict) -> list[str]:

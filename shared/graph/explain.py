@@ -91,7 +91,8 @@ def omissions(model: Model) -> list[Omission]:
         rows, width = _size(layer, *VOCABULARY), _size(layer, "embeddingDim")
         heads = [head for head in model.layers if head.type == "linear" and _size(head, *OUT) == rows]
         if rows and width and not heads:
-            found.append(Omission(f"an output layer of its own: {rows:,} x {width:,}, the graph has none", rows * width))
+            words = f"an output layer of its own: {rows:,} x {width:,}, the graph has none"
+            found.append(Omission(words, rows * width))
             break
     if experts:
         each = [3 * _size(layer, "embedDim") * _size(layer, "expertDim") for layer in experts]
@@ -100,9 +101,7 @@ def omissions(model: Model) -> list[Omission]:
             found.append(
                 Omission(f"one always-on expert in each of {len(experts)} expert layers, the graph has none", sum(each))
             )
-        found.append(
-            Omission(f"scales of 4-bit experts: one for each 32 of {all_of:,} expert weights", all_of // 32)
-        )
+        found.append(Omission(f"scales of 4-bit experts: one for each 32 of {all_of:,} expert weights", all_of // 32))
     return [omission for omission in found if omission.parameters]
 
 

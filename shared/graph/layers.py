@@ -112,7 +112,7 @@ class Place:
         found = [integer(item) for item in items]
         if len(found) != axes or any(item is None or item < least for item in found):
             raise self.bad(
-                f"{_key(self, keys)}: expected a whole number of at least {least} or {axes} of them, got {quoted(value)}"
+                f"{_key(self, keys)}: expected {axes} whole numbers of at least {least}, or one, got {quoted(value)}"
             )
         return tuple(item for item in found if item is not None)
 

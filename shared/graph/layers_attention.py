@@ -18,7 +18,7 @@ BIASED = frozenset({"multiHeadAttention", "causalAttention", "selfAttention", "c
 
 @dataclass(frozen=True)
 class Heads:
-    """Sizes of one attention layer. Features: `width` in, `queries` = heads x head size, `keys` = key heads x head size."""
+    """Sizes of one attention layer: `queries` = heads x head size, `keys` = key-value heads x head size."""
 
     width: int
     heads: int
@@ -102,7 +102,7 @@ def _lengths(place: Place, width: int) -> tuple[int, int, int]:
     blocks, block = place.size("topBlocks"), place.size("blockSize")
     if blocks and block:
         keys = min(keys, blocks * block)
-        place.note(f"each query sees {blocks} blocks of {block} keys; its compression and gates are not in the settings")
+        place.note(f"each query sees {blocks} blocks of {block} keys; compression and gates are not in its settings")
     return sequences, length, keys
 
 
@@ -134,7 +134,7 @@ def attention_kept(place: Place, shape: Shape) -> int:
 
 
 def _latent(place: Place) -> tuple[int, int, int, int, int, int]:
-    """(width, heads, head size, rope size, query latent or 0, key latent). DeepSeek-V2, arXiv:2405.04434, section 2.1."""
+    """(width, heads, head size, rope size, query latent or 0, key latent): DeepSeek-V2, arXiv:2405.04434, 2.1."""
     width, count = place.width(*WIDTH), place.need(*HEADS)
     head = place.size("headDim", "vHeadDim")
     if head is None:
@@ -268,15 +268,12 @@ def _recurrent_kind(gates: int) -> Kind:
     return Kind(recurrent_shape, lambda place: _recurrent(place, gates, 2 if place.bias() else 0), macs, kept)
 
 
-_ATTENTION = Kind(attention_shape, attention_parameters, attention_macs, attention_kept)
 KINDS = {
-    **{
-        name: _ATTENTION
-        for name in (
-            "multiHeadAttention", "causalAttention", "selfAttention", "crossAttention", "groupedQueryAttention",
-            "localAttention", "nativeSparseAttention",
-        )
-    },
+    **dict.fromkeys(
+        ("multiHeadAttention", "causalAttention", "selfAttention", "crossAttention", "groupedQueryAttention",
+         "localAttention", "nativeSparseAttention"),
+        Kind(attention_shape, attention_parameters, attention_macs, attention_kept),
+    ),
     "mla": Kind(latent_shape, latent_parameters, latent_macs, latent_kept),
     "transformerBlock": Kind(block_shape, block_parameters, block_macs, block_kept),
     "mamba": Kind(mamba_shape, mamba_parameters, mamba_macs, mamba_kept),

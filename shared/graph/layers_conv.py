@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from shared.graph.layers import Kind, Mismatch, Place, Shape, same_shape, text
@@ -115,7 +116,7 @@ def conv_macs(place: Place) -> int:
     return out // _out_channels(place) * _weights(place)
 
 
-def _shape_function(place: Place):  # noqa: ANN202 - one of two functions above
+def _shape_function(place: Place) -> Callable[[Place], Shape]:
     return conv1d_shape if place.node.type.endswith("1d") else conv2d_shape
 
 

@@ -93,7 +93,7 @@ def _matrices(place: Place) -> tuple[Shape, Shape]:
 
 
 def matmul_shape(place: Place) -> Shape:
-    """[.., M, K] x [.., K, N] -> [.., M, N]; where K fits the second's last axis alone, a product with its transpose."""
+    """[.., M, K] x [.., K, N] -> [.., M, N]; where K fits only its last axis, times the transpose."""
     first, second = _matrices(place)
     if first[-1] == second[-2]:
         return (*first[:-1], second[-1])

@@ -107,6 +107,16 @@ class Model:
             return False
         return None if any(layer.output is None and layer.type not in _SHAPELESS for layer in self.layers) else True
 
+    @property
+    def forward(self) -> str:
+        """`yes`, `no: <first layer that cannot>`, or why it is not known."""
+        if self.passes_forward:
+            return "yes"
+        if self.problems:
+            return f"no: {self.problems[0].name} {self.problems[0].problem}"
+        unknown = next(layer for layer in self.layers if layer.output is None)
+        return f"unknown: the shape after {unknown.name} is not known"
+
 
 _SHAPELESS = frozenset({"rope", "alibi", "positionalEncoding", "learnedPositionalEmbedding"})
 
@@ -189,10 +199,10 @@ def _ties(order: list[Node], graph: Graph) -> dict[str, str]:
         if node.settings.get("tied") is not True or matrices[node.id] is None:
             continue
         for owner in order:
-            if owner.id != node.id and owner.settings.get("tied") is not True:
-                if matrices[owner.id] == matrices[node.id]:
-                    found[node.id] = owner.name
-                    break
+            owns = owner.id != node.id and owner.settings.get("tied") is not True
+            if owns and matrices[owner.id] == matrices[node.id]:
+                found[node.id] = owner.name
+                break
     return found
 
 

@@ -16,11 +16,11 @@ _ALIASES: dict[str, dict[str, str]] = {
     "geglu": _GATED,
     "concatenate": {"axis": "dim"},
     "batchNorm": {"normalizedShape": "numFeatures"},
-    **{
-        name: _WIDTH
-        for name in ("multiHeadAttention", "causalAttention", "selfAttention", "crossAttention",
-                     "groupedQueryAttention", "localAttention", "transformerBlock", "positionalEncoding")
-    },
+    **dict.fromkeys(
+        ("multiHeadAttention", "causalAttention", "selfAttention", "crossAttention", "groupedQueryAttention",
+         "localAttention", "transformerBlock", "positionalEncoding"),
+        _WIDTH,
+    ),
 }  # fmt: skip
 
 

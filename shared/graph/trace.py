@@ -10,7 +10,7 @@ parameters that are used without a module of their own (class tokens, positions)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,15 +80,13 @@ class _Tracer:
             yield module.register_forward_pre_hook(self._enter(name), with_kwargs=True)
             yield module.register_forward_hook(self._leave, with_kwargs=True)
 
-    def _enter(self, name: str):  # noqa: ANN202
+    def _enter(self, name: str) -> Callable[..., None]:
         def enter(module: nn.Module, args: tuple, kwargs: dict) -> None:
             frame = _Frame(module, name, len(self.rows), self.flops(), parents=self._origin(args, kwargs))
             around = next((outer.row for outer in self.stack if outer.row is not None), None)
             if around is not None:  # the activation inside a normalisation comes after it
                 frame.parents = [around.id]
-            frame.crossing = any(
-                kwargs.get(key) is not None for key in ("key_value_states", "encoder_hidden_states")
-            )
+            frame.crossing = any(kwargs.get(key) is not None for key in ("key_value_states", "encoder_hidden_states"))
             type = row_type(module)
             if type and not self._inside_row():
                 frame.row = self._row(name, type, settings_of(module, type), frame.parents)
@@ -211,7 +209,7 @@ class _Tracer:
         tracer = self
 
         class Watch(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 result = func(*args, **(kwargs or {}))
                 tracer.saw(func, args, result)
                 return result
