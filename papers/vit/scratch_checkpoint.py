@@ -1,8 +1,8 @@
 """Files of one training run: a checked checkpoint, the curve, and the lock that keeps a second start out.
 
-A run is three files in a folder: `<run>.json` (the curve: a function of the configuration alone, so an interrupted and an
-uninterrupted run write the same bytes on the CPU), `<run>.machine.json` (when, how long, on what) and, while it trains,
-`checkpoints/<run>.ckpt`.
+A run is three files in a folder: `<run>.json` (the curve: a function of the configuration alone, so an interrupted and
+an uninterrupted run write the same bytes on the CPU), `<run>.machine.json` (when, how long, on what) and, while it
+trains, `checkpoints/<run>.ckpt`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,10 @@ from typing import Any
 import torch
 
 from shared.errors import UserError
+from shared.paths import atomic_write
 
 SCHEMA = 1
 MAGIC = b"scratch1"  # then sha256 of the rest, then torch.save's bytes
-
-
-def write(path: Path, data: bytes) -> None:
-    """Temporary name, flush, rename: a reader sees the old file or the new one, never a part."""
-    from shared.paths import atomic_write
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, data)
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -38,7 +31,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
-    write(path, MAGIC + hashlib.sha256(payload).digest() + payload)
+    atomic_write(path, MAGIC + hashlib.sha256(payload).digest() + payload)
 
 
 def load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
@@ -51,7 +44,9 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
     data = path.read_bytes()
     head, payload = data[: len(MAGIC) + 32], data[len(MAGIC) + 32 :]
     if head != MAGIC + hashlib.sha256(payload).digest():
-        raise UserError(f"{path}: this checkpoint is damaged (its checksum does not fit); delete it to train the run anew")
+        raise UserError(
+            f"{path}: this checkpoint is damaged (its checksum does not fit); delete it to train the run anew"
+        )
     state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     require_same(path, state["identity"], identity)
     return state
@@ -81,7 +76,7 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """One line a key: thousands of losses stay one line of a diff."""
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-    write(path, f"{{\n{lines}\n}}\n".encode())
+    atomic_write(path, f"{{\n{lines}\n}}\n")
 
 
 @contextlib.contextmanager

@@ -9,12 +9,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from shared.errors import UserError
+
+if TYPE_CHECKING:
+    from shared.data import PictureSet
 
 SUBSET, SPLIT, ORDER, AUGMENT = range(4)  # what a draw is for: each gets its own stream
 
@@ -44,7 +49,9 @@ def nested_subset(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
     """
     classes = int(labels.max()) + 1
     if size < classes or size % classes:
-        raise UserError(f"size {size} does not divide into {classes} classes of equal count; use a multiple of {classes}")
+        raise UserError(
+            f"size {size} does not divide into {classes} classes of equal count; use a multiple of {classes}"
+        )
     return by_class(labels, size // classes, [seed, SUBSET], f"size {size}")
 
 
@@ -69,7 +76,7 @@ def epoch_order(n: int, epoch: int, seed: int) -> np.ndarray:
 
 
 def batch_positions(n: int, step: int, batch: int, seed: int) -> np.ndarray:
-    """Positions int64 [batch] of step `step` (from 0): a stream of shuffled epochs, cut into batches with no rest dropped."""
+    """Positions int64 [batch] of step `step` (from 0): shuffled epochs one after another, no rest dropped."""
     at = np.arange(step * batch, (step + 1) * batch)
     parts = [epoch_order(n, int(e), seed)[at[at // n == e] % n] for e in np.unique(at // n)]
     return np.concatenate(parts)
@@ -108,7 +115,8 @@ def crop_flip(pictures: torch.Tensor, draws: Augmentation, pad: int) -> torch.Te
 def channel_statistics(pictures: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel of uint8 [n, C, H, W], of pixels in 0..1, to four digits.
 
-    Over CIFAR-10's training pictures these are the constants everybody types: 0.4914 0.4822 0.4465, 0.2470 0.2435 0.2616.
+    Over CIFAR-10's training pictures these are the constants everybody types: 0.4914 0.4822 0.4465, then
+    0.2470 0.2435 0.2616.
     """
     values = np.arange(256) / 255
     means, stds = [], []
@@ -160,8 +168,10 @@ class TrainingData:
         return {k: getattr(self, k).fingerprint() for k in ("train", "validation", "held_out")}
 
 
-def prepare(train: Arrays, test: Arrays, *, size: int, seed: int, validation: int, device: torch.device) -> TrainingData:
-    """Choose the subset and split the test pictures. The normalisation is that of all training pictures, for every size."""
+def prepare(
+    train: Arrays, test: Arrays, *, size: int, seed: int, validation: int, device: torch.device
+) -> TrainingData:
+    """Choose the subset and split the test pictures. The normalisation is all training pictures', for every size."""
     labels = train.labels.cpu().numpy()
     mean, std = channel_statistics(train.pictures)
     chosen, rest = split_test(test.labels.cpu().numpy(), validation)
@@ -171,3 +181,24 @@ def prepare(train: Arrays, test: Arrays, *, size: int, seed: int, validation: in
         held_out=test.take(rest).to(device),
         mean=mean, std=std, classes=int(labels.max()) + 1,
     )  # fmt: skip
+
+
+def read_pictures(name: str, split: str, picture_size: int, root: Path | None = None) -> tuple[Arrays, PictureSet]:
+    """All pictures of a split as arrays on the CPU, and where they come from.
+
+    name: as for shared.data.load_pictures (CIFAR-10, the digits, a folder of one's own). A picture of another size is
+    squashed to `picture_size` square (bilinear, antialiased); one of that size keeps its pixels.
+    """
+    from shared.data import load_pictures
+
+    source = load_pictures(name, split, root=root)
+    pictures = torch.empty(len(source), 3, picture_size, picture_size, dtype=torch.uint8)
+    for start, batch in zip(range(0, len(source), 512), source.batches(512), strict=True):
+        for i, picture in enumerate(batch, start):
+            pixels = torch.from_numpy(picture).permute(2, 0, 1)
+            if pixels.shape[1:] != pictures.shape[2:]:
+                size = (picture_size, picture_size)
+                pixels = F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True)[0]
+            pictures[i] = pixels
+    source.remember()
+    return Arrays(pictures, torch.from_numpy(source.labels)), source

@@ -38,7 +38,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """ResNet-18's layout for small pictures: 3x3 stem, no max-pool, two blocks a stage; [B, 3, H, W] -> [B, classes]."""
+    """ResNet-18's layout for small pictures: 3x3 stem, no max-pool, two blocks each; [B, 3, H, W] -> [B, classes]."""
 
     def __init__(self, classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
         super().__init__()
@@ -83,7 +83,9 @@ def build(
     if name not in NAMES:
         raise UserError(f"model {name!r} is unknown; choose from {', '.join(NAMES)}")
     if picture_size < 2 * PATCH or picture_size % PATCH:
-        raise UserError(f"picture size {picture_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}")
+        raise UserError(
+            f"picture size {picture_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ViT(classes, picture_size, attention) if name == "ViT" else ResNet(classes)
@@ -96,7 +98,7 @@ def parameters(model: nn.Module) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Multiply-adds of one picture's forward pass: `weights` in layers with weights, `attention` in q k^T and its product with v."""
+    """Multiply-adds of one picture's forward pass: in layers with weights, and in attention (q k^T, then v)."""
 
     weights: int
     attention: int

@@ -1,8 +1,8 @@
-"""One run of the recipe of "Section 4.3 in miniature": train, validate, keep the best, and be able to go on after a kill.
+"""One run of the recipe of "Section 4.3 in miniature": train, validate, keep the best, go on after a kill.
 
 Source: ViT, explained, Part 4: AdamW, lr 0.001, 250 warm-up steps then cosine to 0, weight decay 0.05, batch 128, 2,500
-steps, random crop with 4 pixels of padding and flip; validation every 250 steps, the best kept. What the article does not
-print is the plainest choice: decay on every parameter, no label smoothing, no gradient clipping, black padding.
+steps, random crop with 4 pixels of padding and flip; validation every 250 steps, the best kept. What the article does
+not print is the plainest choice: decay on every parameter, no label smoothing, no gradient clipping, black padding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +22,10 @@ from torch import nn
 from papers.vit import scratch_checkpoint as files
 from papers.vit import scratch_models
 from papers.vit.scratch_data import Arrays, Augmentation, TrainingData, batch_positions, crop_flip, draw_augmentation
+from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from shared.errors import UserError
 
-VARIANTS = ("float32", "float32-compiled", "bf16", "bf16-compiled")
 EVALUATION_BATCH = 500
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The article's numbers. `validation` counts pictures of the test split, `every` counts steps."""
-
-    steps: int = 2500
-    warmup: int = 250
-    lr: float = 1e-3
-    weight_decay: float = 0.05
-    batch: int = 128
-    pad: int = 4
-    validation: int = 5000
-    every: int = 250
-    picture_size: int = 32
-
-    def rate(self, step: int) -> float:
-        """Learning rate of the update after `step` earlier ones: linear from 0 to `lr`, then half a cosine to 0."""
-        if step < self.warmup:
-            return self.lr * step / self.warmup
-        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return self.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-
-    def validates(self, done: int) -> bool:
-        """Whether the network is validated after `done` updates: every `every`, and at the end."""
-        return done % self.every == 0 or done == self.steps
-
-
-@dataclass(frozen=True)
-class Run:
-    """One cell of the table: which network on how many pictures with which seed, and the arithmetic."""
-
-    model: str
-    size: int
-    seed: int = 0
-    variant: str = "float32"
-
-    @property
-    def name(self) -> str:
-        return f"{self.model}-{self.size}-seed{self.seed}"
 
 
 class NotFinite(UserError):
@@ -88,7 +48,8 @@ def attention_code(run: Run, device: torch.device) -> str:
 
 def compiles(run: Run, device: torch.device) -> bool:
     """Whether the network is compiled: in a compiled variant, except where it was measured to gain nothing."""
-    return run.variant.endswith("compiled") and (run.model, run.variant, device.type) != ("ViT", "float32-compiled", "cpu")
+    gains_nothing = run.model == "ViT" and run.variant == "float32-compiled" and device.type == "cpu"
+    return run.variant.endswith("compiled") and not gains_nothing
 
 
 class Trainer:
@@ -239,7 +200,8 @@ def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss,
         trainer.step()
         validates = recipe.validates(trainer.done)
         if validates or trainer.done % fetch_every == 0:
-            loss = trainer.fetch(f"{checkpoint} (step {trainer.validations[-1]['step']})" if trainer.best else "none yet")
+            last = f"{checkpoint} (step {trainer.validations[-1]['step']})" if trainer.validations else "none yet"
+            loss = trainer.fetch(last)
             started = time.perf_counter()
             accuracy = trainer.validate() if validates else None
             machine.evaluation_seconds += time.perf_counter() - started

@@ -1,0 +1,183 @@
+"""What vit_part4_scratch.py prints: the article's lines from curve files, then what the suite adds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from papers.vit import scratch_models
+from papers.vit.scratch_recipe import Recipe
+
+DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """Accuracies in % of one network on one number of pictures, a value for each seed; `step` of the best."""
+
+    best: list[float]
+    held_out: list[float]
+    steps: list[int]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.best)
+
+    @property
+    def std(self) -> float | None:
+        """Sample deviation over the seeds; None for a single one."""
+        return statistics.stdev(self.best) if len(self.best) > 1 else None
+
+
+def score(curves: Iterable[dict[str, Any]]) -> Score:
+    """Curves of the seeds of one cell -> its accuracies."""
+    curves = list(curves)
+    return Score(
+        [100 * c["best"]["correct"] / c["validation_pictures"] for c in curves],
+        [100 * c["best"]["held_out_correct"] / c["held_out_pictures"] for c in curves],
+        [c["best"]["step"] for c in curves],
+    )
+
+
+def millions(count: int) -> str:
+    """1,205,898 -> "1.21M", as the article prints parameters."""
+    return f"{count / 1e6:.2f}M"
+
+
+def data_name(data: str) -> str:
+    """As the log spells it: the article's name, or the folder's own."""
+    return DATA_NAMES.get(data, data.rstrip("/").rpartition("/")[2])
+
+
+def header(data: str, recipe: Recipe, models: tuple[str, ...], classes: int) -> list[str]:
+    """The article's first lines: both networks with their cost, and the recipe."""
+    m = scratch_models
+    tokens = (recipe.picture_size // m.PATCH) ** 2
+    words = {
+        "ViT": f"({m.PATCH}x{m.PATCH} patches -> {tokens} tokens + [class], D {m.DIM}, {m.LAYERS} layers, "
+        f"{m.HEADS} heads, MLP {m.MLP}):",
+        "ResNet": f"(ResNet-18 layout, widths {'-'.join(map(str, m.WIDTHS))}, BatchNorm):",
+    }
+    title = f"Section 4.3 in miniature: {data_name(data)} from scratch, same recipe for both models and every data size"
+    lines = [f"== {title} =="]
+    for name in models:
+        parameters = m.parameters(m.build(name, classes=classes, picture_size=recipe.picture_size))
+        cost = m.multiply_adds(name, classes=classes, picture_size=recipe.picture_size)
+        lines.append(
+            f"  {name:<6} {words[name]:<71} {millions(parameters)} parameters, "
+            f"{cost.weights / 1e6:.0f}M multiply-adds per image"
+        )
+    return [
+        *lines,
+        f"  recipe: AdamW lr {recipe.lr:g}, warm-up {recipe.warmup} steps then cosine, weight decay "
+        f"{recipe.weight_decay:g}, batch {recipe.batch}, {recipe.steps} steps, crop + flip;",
+        f"          validation on {recipe.validation:,} {data_name(data)} test images every {recipe.every} steps, "
+        "best value kept (early stopping)",
+    ]
+
+
+def table(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], recipe: Recipe, classes: int) -> list[str]:
+    """The article's table and its last line; a cell without a finished run prints "-"."""
+    lines = ["    images  per class  epochs   ViT best  ResNet best  ResNet - ViT"]
+    for size in sizes:
+        vit, resnet = scores.get(("ViT", size)), scores.get(("ResNet", size))
+        gap = f"{resnet.mean - vit.mean:+.1f}" if vit and resnet else "-"
+        cells = [f"{s.mean:.1f}%" if s else "-" for s in (vit, resnet)]
+        epochs = recipe.steps * recipe.batch / size
+        lines.append(f"{size:>10,}{size // classes:>11,}{epochs:>8.0f}{cells[0]:>11}{cells[1]:>13}{gap:>13}")
+    first, last = sizes[0], sizes[-1]
+    gains = []
+    for name in scratch_models.NAMES:
+        low, high = scores.get((name, first)), scores.get((name, last))
+        if low and high:
+            gains.append(f"{name} {low.mean:.1f}% -> {high.mean:.1f}% ({high.mean - low.mean:+.1f})")
+    if gains and first != last:
+        lines.append(f"  going from {first:,} to {last:,} images: {', '.join(gains)}")
+    return lines
+
+
+def cost_lines(models: tuple[str, ...], recipe: Recipe, classes: int) -> list[str]:
+    """Multiply-adds in both conventions."""
+    lines = []
+    totals = {}
+    for name in models:
+        cost = scratch_models.multiply_adds(name, classes=classes, picture_size=recipe.picture_size)
+        totals[name] = cost.total
+        attention = f" + {cost.attention:,} in attention products" if cost.attention else ""
+        lines.append(
+            f"  {name:<6} {cost.weights:,} in layers with weights{attention} = {cost.total / 1e6:.1f}M in all; "
+            f"the line above prints {cost.weights / 1e6:.0f}M"
+        )
+    if len(totals) == 2:
+        lines.append(
+            "  the article's figure leaves the attention products out; with them one ViT picture costs "
+            f"{totals['ViT'] / totals['ResNet']:.2f} of a ResNet's"
+        )
+    return lines
+
+
+def held_out_rows(scores: dict[tuple[str, int], Score], seed: int = 0) -> list[list[Any]]:
+    """[images, model, seed, step, validation %, held-out %, difference] for every finished run."""
+    rows = []
+    for (name, size), s in scores.items():
+        for i, (best, other, step) in enumerate(zip(s.best, s.held_out, s.steps, strict=True), seed):
+            rows.append([f"{size:,}", name, i, step, f"{best:.2f}", f"{other:.2f}", f"{best - other:+.2f}"])
+    return rows
+
+
+HELD_OUT_COLUMNS = ["images", "model", "seed", "step", "validation", "held out", "difference"]
+
+
+def held_out_lines(scores: dict[tuple[str, int], Score]) -> list[str]:
+    """The table of `held_out_rows` as text, with the mean difference over all runs."""
+    lines = ["    images  model   seed   step  validation   held out  difference"]
+    for images, name, seed, step, best, other, difference in held_out_rows(scores):
+        lines.append(f"{images:>10}  {name:<6}{seed:>6}{step:>7}{best:>11}%{other:>10}%{difference:>12}")
+    differences = [b - o for s in scores.values() for b, o in zip(s.best, s.held_out, strict=True)]
+    if differences:
+        lines.append(f"  mean difference over {len(differences)} runs: {statistics.fmean(differences):+.2f} points")
+    return lines
+
+
+def binomial_variance(accuracy: float, pictures: int) -> float:
+    """Variance in squared points of an accuracy in % scored on `pictures`."""
+    return accuracy * (100 - accuracy) / pictures
+
+
+def gap_error(vit: Score, resnet: Score, pictures: int) -> float:
+    """Standard error in points of mean(ResNet) - mean(ViT).
+
+    Over the seeds when there are several (paired: both networks see one seed's pictures); else the binomial error of
+    two accuracies on `pictures`, which leaves the luck of the run out.
+    """
+    if len(vit.best) > 1:
+        gaps = [r - v for v, r in zip(vit.best, resnet.best, strict=True)]
+        return statistics.stdev(gaps) / math.sqrt(len(gaps))
+    return math.sqrt(binomial_variance(vit.mean, pictures) + binomial_variance(resnet.mean, pictures))
+
+
+def seed_lines(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], pictures: int) -> list[str]:
+    """Mean and sample deviation over the seeds, and the gap with its standard error."""
+    lines = []
+    for size in sizes:
+        cells = {n: scores[n, size] for n in scratch_models.NAMES if (n, size) in scores}
+        spread = "   ".join(
+            f"{n} {s.mean:.2f}%" + (f" ± {s.std:.2f} over {len(s.best)} seeds" if s.std is not None else " (one seed)")
+            for n, s in cells.items()
+        )
+        if len(cells) == 2 and len(cells["ViT"].best) == len(cells["ResNet"].best):
+            gap = cells["ResNet"].mean - cells["ViT"].mean
+            what = (
+                "over the seeds"
+                if cells["ViT"].std is not None
+                else "of the two test scores; the run's luck is not in it"
+            )
+            spread += (
+                f"   gap {gap:+.2f}, standard error {gap_error(cells['ViT'], cells['ResNet'], pictures):.2f} {what}"
+            )
+        if cells:
+            lines.append(f"{size:>10,}  {spread}")
+    return lines

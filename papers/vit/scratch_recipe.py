@@ -1,0 +1,70 @@
+"""The recipe of "Section 4.3 in miniature" and the names of its runs. Source: ViT, explained, Part 4."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# sha256 of the 5,000 validation pictures that every seed uses, see scratch_data.Arrays.fingerprint
+CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"
+VARIANTS = ("float32", "float32-compiled", "bf16", "bf16-compiled")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The article's numbers. `validation` counts pictures of the test split, `every` counts steps."""
+
+    steps: int = 2500
+    warmup: int = 250
+    lr: float = 1e-3
+    weight_decay: float = 0.05
+    batch: int = 128
+    pad: int = 4
+    validation: int = 5000
+    every: int = 250
+    picture_size: int = 32
+
+    def rate(self, step: int) -> float:
+        """Learning rate of the update after `step` earlier ones: linear from 0 to `lr`, then half a cosine to 0."""
+        if step < self.warmup:
+            return self.lr * step / self.warmup
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    def validates(self, done: int) -> bool:
+        """Whether the network is validated after `done` updates: every `every`, and at the end."""
+        return done % self.every == 0 or done == self.steps
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the table: which network on how many pictures with which seed, and the arithmetic."""
+
+    model: str
+    size: int
+    seed: int = 0
+    variant: str = "float32"
+
+    @property
+    def name(self) -> str:
+        variant = "" if self.variant == "float32" else f"-{self.variant}"
+        return f"{self.model}-{self.size}-seed{self.seed}{variant}"
+
+
+def departure(data: str, stand_in: str | None, recipe: Recipe) -> str | None:
+    """Why the numbers cannot be compared with the article's: other pictures or another recipe; None if they can."""
+    if stand_in:
+        return stand_in
+    if data not in ("cifar10", "uoft-cs/cifar10"):
+        return f"other pictures ({data})"
+    article = Recipe()
+    changed = [key for key in vars(article) if getattr(recipe, key) != getattr(article, key)]
+    return f"another recipe ({', '.join(f'{k} {getattr(recipe, k)}' for k in changed)})" if changed else None
+
+
+def departure_of(identity: dict) -> str | None:
+    """`departure` of a run on disk: its recipe, and the pictures by their hash (the mirror's name is not in it)."""
+    recipe = Recipe(**{key: identity[key] for key in vars(Recipe())})
+    if identity["validation_sha256"] != CIFAR10_VALIDATION:
+        return "other pictures"
+    return departure("cifar10", None, recipe)

@@ -1,0 +1,140 @@
+"""All runs of one experiment: which there are, what they will cost, training them one after another or one a rank."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from papers.vit import scratch_checkpoint as files
+from papers.vit.scratch_data import Arrays, TrainingData, prepare
+from papers.vit.scratch_recipe import Recipe, Run
+from papers.vit.scratch_train import Trainer, finished_curve, identity, train
+from shared.device import rank_and_world
+
+TIMED_STEPS = 20
+FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many pictures (measured on two cores)
+
+
+def plan(models: tuple[str, ...], sizes: tuple[int, ...], seeds: int, variant: str) -> list[Run]:
+    """Every run, the first seed's first; sizes and models in the order given."""
+    return [Run(m, n, s, variant) for s in range(seeds) for n in sizes for m in models]
+
+
+@dataclass
+class Bench:
+    """What the runs of an experiment share: pictures on the CPU, recipe, device and the folder of their files."""
+
+    train: Arrays
+    test: Arrays
+    recipe: Recipe
+    device: torch.device
+    folder: Path
+
+    def data(self, run: Run) -> TrainingData:
+        return prepare(
+            self.train, self.test,
+            size=run.size, seed=run.seed, validation=self.recipe.validation, device=self.device,
+        )  # fmt: skip
+
+    def finished(self, run: Run) -> dict[str, Any] | None:
+        """The curve of a finished run; UserError if the file in its place is of another configuration."""
+        path = self.folder / f"{run.name}.json"
+        return finished_curve(path, identity(run, self.recipe, self.data(run))) if path.exists() else None
+
+
+def estimate(bench: Bench, runs: list[Run]) -> float:
+    """Seconds that `runs` will take on this machine: 20 timed steps of each network, validation counted on top.
+
+    The timed networks are thrown away, so the runs do not depend on whether anybody asked.
+    """
+    seconds = {}
+    for run in {run.model: run for run in runs}.values():
+        trainer = Trainer(run, dataclasses.replace(bench.recipe, steps=TIMED_STEPS + 3), bench.data(run), bench.device)
+        times = []
+        for _ in range(TIMED_STEPS + 3):
+            started = time.perf_counter()
+            trainer.step()
+            trainer.fetch()  # waits for the device
+            times.append(time.perf_counter() - started)
+        seconds[run.model] = statistics.median(times[3:])
+    recipe = bench.recipe
+    scored = sum(recipe.validates(step) for step in range(1, recipe.steps + 1)) * recipe.validation
+    scored += len(bench.test) - recipe.validation
+    steps = recipe.steps + FORWARD_SHARE * scored / recipe.batch
+    return sum(seconds[run.model] * steps for run in runs)
+
+
+def words(seconds: float) -> str:
+    """ "45 seconds", "12 minutes", "3.4 hours"."""
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+@contextlib.contextmanager
+def ranks(folder: Path) -> Iterator[tuple[int, int]]:
+    """(rank, world) under torchrun, (0, 1) without it; the folder is this start's alone while inside.
+
+    Rank 0 takes the lock before any rank trains, and goes on after the others only when all of them are done.
+    """
+    rank, world = rank_and_world()
+    lock = files.only_start(folder) if rank == 0 else contextlib.nullcontext()
+    with lock:
+        if world == 1:
+            yield rank, world
+            return
+        from datetime import timedelta
+
+        from torch import distributed
+
+        # a run may take hours more than another rank's
+        distributed.init_process_group("gloo", timeout=timedelta(days=7))
+        try:
+            yield rank, world
+            distributed.barrier()
+        finally:
+            distributed.destroy_process_group()
+
+
+def train_all(bench: Bench, runs: list[Run], *, show_estimate: bool) -> list[Run]:
+    """Train what is not finished; returns the runs that were found finished. Progress goes to the terminal's stderr."""
+    with ranks(bench.folder) as (rank, world):
+        done = [run for run in runs if bench.finished(run)]
+        todo = [run for run in runs if run not in done]
+        if todo and rank == 0 and show_estimate:
+            seconds = estimate(bench, todo[rank::world])
+            print(
+                f"about {words(seconds)} for {len(todo)} runs of {bench.recipe.steps:,} steps"
+                + (f" on {world} ranks" if world > 1 else "")
+                + f" ({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
+                file=sys.stderr,
+            )
+        for run in todo[rank::world]:
+            train_one(bench, run)
+    return done
+
+
+def train_one(bench: Bench, run: Run) -> None:
+    """One run under a progress bar: step, loss, last accuracy, time left."""
+    trainer = Trainer(run, bench.recipe, bench.data(run), bench.device)
+    with tqdm(total=bench.recipe.steps, desc=run.name, unit="step", disable=None, leave=False) as bar:
+        shown: dict[str, str] = {}
+
+        def observe(done: int, loss: float, accuracy: float | None) -> None:
+            shown["loss"] = f"{loss:.3f}"
+            if accuracy is not None:
+                shown["accuracy"] = f"{accuracy:.1f}%"
+            bar.set_postfix(shown, refresh=False)
+            bar.update(done - bar.n)
+
+        train(trainer, bench.folder, observe)

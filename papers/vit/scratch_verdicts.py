@@ -1,0 +1,77 @@
+"""Verdicts of vit_part4_scratch.py: the article's table, gaps, gains and costs against ours."""
+
+from __future__ import annotations
+
+import math
+
+from papers.vit import scratch_models
+from papers.vit.scratch_lines import Score, binomial_variance, gap_error, millions
+from papers.vit.scratch_recipe import Recipe
+from shared.published import Published
+from shared.record import Record
+from shared.verdict import Z
+
+SIZES = (1000, 5000, 50000)
+
+
+def judge_accuracies(
+    record: Record, published: Published, scores: dict[tuple[str, int], Score], pictures: int, why: str | None
+) -> None:
+    """Six accuracies, three gaps, two gains. `why`: see `departure`.
+
+    The article has one run of each cell, so it is one more draw from the spread that our seeds show: ours is the
+    variance of a mean, s^2/n, and the article's is s^2.
+    """
+    for size in SIZES:
+        row = f"{size:,} images"
+        vit, resnet = scores.get(("ViT", size)), scores.get(("ResNet", size))
+        for name, ours in (("ViT", vit), ("ResNet", resnet)):
+            number = published[f"{row}/{name} best"]
+            if ours is None:
+                record.judge(number, None, why_not_run="this run was not finished")
+                continue
+            std = None if ours.std is None else ours.std * math.sqrt(1 + 1 / len(ours.best))
+            record.judge(number, ours.mean, std=std, pictures=pictures, stand_in=why)
+        both = vit and resnet
+        record.judge(
+            published[f"{row}/ResNet - ViT"],
+            resnet.mean - vit.mean if both else None,
+            stand_in=why,
+            terms={"both sides' errors": gap_tolerance(vit, resnet, pictures)} if both else None,
+            why_not_run="one of the two runs was not finished",
+        )
+    for name in scratch_models.NAMES:
+        low, high = scores.get((name, SIZES[0])), scores.get((name, SIZES[-1]))
+        both = low and high
+        record.judge(
+            published[f"1,000 -> 50,000 images/{name} gains"],
+            high.mean - low.mean if both else None,
+            stand_in=why,
+            terms={"both sides' errors": gap_tolerance(low, high, pictures)} if both else None,
+            why_not_run="one of the two runs was not finished",
+        )
+
+
+def gap_tolerance(one: Score, other: Score, pictures: int) -> float:
+    """Points that two differences of accuracies may lie apart, the article's from one run and ours from n.
+
+    Both sides carry the binomial error of two scores; where we have seeds, both also carry the spread of a run.
+    """
+    variance = 2 * (binomial_variance(one.mean, pictures) + binomial_variance(other.mean, pictures))
+    if one.std is not None and len(one.best) == len(other.best):
+        seeds = len(one.best)
+        variance += gap_error(one, other, pictures) ** 2 * (seeds + 1)
+    return Z * math.sqrt(variance)
+
+
+def judge_costs(record: Record, published: Published, recipe: Recipe, classes: int) -> None:
+    """Parameters and multiply-adds as printed, and the epochs that 2,500 steps make."""
+    if recipe == Recipe() and classes == 10:
+        for name in scratch_models.NAMES:
+            parameters = scratch_models.parameters(scratch_models.build(name))
+            record.judge(published[f"cost/{name} parameters"], millions(parameters))
+            record.judge(
+                published[f"cost/{name} multiply-adds"], f"{scratch_models.multiply_adds(name).weights / 1e6:.0f}M"
+            )
+        for size in SIZES:
+            record.judge(published[f"{size:,} images/epochs"], f"{recipe.steps * recipe.batch / size:.0f}")

@@ -1,0 +1,197 @@
+"""Section 4.3 in miniature: a small ViT and a small ResNet from scratch on growing parts of CIFAR-10, one recipe.
+
+    python vit_part4_scratch.py                             the article's six runs: 1.5 to 2 hours on two cores
+    python vit_part4_scratch.py --variant bf16-compiled     the same in half of the time where the CPU has AMX
+    python vit_part4_scratch.py --config configs/vit/scratch-demo.toml         embedded digits, under 2 minutes
+    python vit_part4_scratch.py --data my/pictures --sizes 200 800 --validation 500 --experiment mine
+    torchrun --nproc-per-node 2 vit_part4_scratch.py --threads 1      one run a rank, same results as one after another
+
+Expected (float32): the ResNet ahead at every size, by 11 to 21 points; ViT 39 % and 64 %, ResNet 51 to 55 % and 84 % at
+1,000 and 50,000 pictures. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
+
+Curves grow in results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on
+from the last validation. Writes results/vit/<experiment>.log and .json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shared import cli, published
+from shared.device import choose
+from shared.errors import UserError
+from shared.record import Record
+
+
+@dataclass
+class Config(cli.Common):
+    experiment: str = "scratch"
+    """name of the result and of the folder of its runs"""
+    data: str = "cifar10"
+    """cifar10, digits, a hub data set, or a folder with train/ and test/, one sub-folder a class"""
+    data_root: Path | None = None
+    """mirror of the hub (default: PAPERS_DATA)"""
+    test_split: str = "test"
+    """split whose pictures validate; what --validation leaves of it is held out"""
+    models: tuple[str, ...] = ("ViT", "ResNet")
+    """ViT, ResNet or both"""
+    sizes: tuple[int, ...] = (1000, 5000, 50000)
+    """training pictures, each a multiple of the number of classes"""
+    seeds: int = 1
+    """repeats; a seed chooses the subset, the order, the crops and the initial weights"""
+    steps: int = 2500
+    """updates a run"""
+    warmup: int = 250
+    """updates until the full learning rate"""
+    batch: int = 128
+    """pictures an update"""
+    validation: int = 5000
+    """pictures of the test split that choose the best step"""
+    every: int = 250
+    """updates between two validations (and checkpoints)"""
+    picture_size: int = 32
+    """pixels; pictures of another size are squashed to it"""
+    variant: Literal["float32", "float32-compiled", "bf16", "bf16-compiled"] = "float32"
+    """arithmetic; float32 is the reference"""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps"""
+    threads: int = 0
+    """CPU threads (0: torch's choice); another number changes the last bits"""
+    estimate: bool = True
+    """time 20 steps of each network first and say how long all will take"""
+    train: bool = True
+    """--no-train: print and judge the runs that are finished"""
+
+
+def main(config: Config) -> Record | int:
+    import torch
+
+    from papers.vit import scratch_data, scratch_lines, scratch_models, scratch_runs, scratch_verdicts
+    from papers.vit.scratch_recipe import Recipe, departure
+
+    check(config, scratch_models.NAMES)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    rank, _ = scratch_runs.rank_and_world()
+    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
+    recipe = Recipe(
+        steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
+        every=config.every, picture_size=config.picture_size,
+    )  # fmt: skip
+    train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
+    test, test_set = scratch_data.read_pictures(config.data, config.test_split, config.picture_size, config.data_root)
+    classes = len(train_set.class_names)
+    sizes = tuple(sorted(config.sizes))
+    runs = scratch_runs.plan(config.models, sizes, config.seeds, config.variant)
+
+    with Record(
+        "vit", config.experiment, config=config, results=config.results, quiet=rank > 0,
+        question="From scratch and at equal cost: how do a ViT and a ResNet gain from more pictures?",
+    ) as record:  # fmt: skip
+        bench = scratch_runs.Bench(train, test, recipe, choice.device, record.directory / config.experiment)
+        for run in runs:
+            bench.data(run)  # a size or a count that does not fit is found out before anything trains
+        record.say("\n".join(scratch_lines.header(config.data, recipe, config.models, classes)))
+        already = scratch_runs.train_all(bench, runs, show_estimate=config.estimate) if config.train else runs
+        if rank > 0:
+            raise SystemExit(0)  # rank 0 tells the story
+        curves = {run: curve for run in runs if (curve := bench.finished(run))}
+        scores = {
+            (name, size): scratch_lines.score(of_cell)
+            for size in sizes
+            for name in config.models
+            if (of_cell := [curve for run, curve in curves.items() if (run.model, run.size) == (name, size)])
+        }
+        record.say("\n".join(scratch_lines.table(scores, sizes, recipe, classes)))
+        tell_more(record, config, recipe, scores, sizes, classes, len(test) - recipe.validation)
+        reused = [run for run in already if run in curves]
+        if reused:
+            record.say(
+                f"  {len(reused)} of {len(runs)} runs were found finished in {bench.folder.name}/ and not repeated "
+                "(delete their files to train them anew)"
+            )
+        for run in runs:
+            if run not in curves:
+                record.say(f"  not run: {run.name}")
+
+        record.seed = 0
+        record.use_device(choice.name, config.variant, choice.reason)
+        mean, std = scratch_data.channel_statistics(train.pictures)
+        for name in config.models:
+            record.use_model(
+                f"{name} from scratch", revision=None, weights_sha256=None, stand_in=train_set.stand_in,
+                preprocessing=f"{recipe.picture_size}x{recipe.picture_size}, random crop (padding {recipe.pad}, black) "
+                f"and flip in training, mean {mean}, std {std}",
+            )  # fmt: skip
+        for part, pictures, arrays in (("train", train_set, train), (config.test_split, test_set, test)):
+            record.use_data(
+                config.data, split=part, source=pictures.source, pictures=len(arrays),
+                fingerprint=pictures.fingerprint, stand_in=pictures.stand_in,
+            )  # fmt: skip
+        record.results = {
+            "runs": {run.name: summary(bench, run, curve) for run, curve in curves.items()},
+            "cells": {f"{name}/{size}": vars(s) | {"mean": s.mean, "std": s.std} for (name, size), s in scores.items()},
+        }
+        record.table(
+            "Accuracy (%) at the best validation step, and on held-out pictures",
+            scratch_lines.HELD_OUT_COLUMNS, scratch_lines.held_out_rows(scores),
+        )  # fmt: skip
+        numbers = published.load("vit", "scratch")
+        why = departure(config.data, train_set.stand_in or test_set.stand_in, recipe)
+        scratch_verdicts.judge_costs(record, numbers, recipe, classes)
+        scratch_verdicts.judge_accuracies(record, numbers, scores, recipe.validation, why)
+        record.print_verdicts()
+        record.cannot_show(
+            "the cross-over itself, which the paper finds between 9 and 90 million pictures; a point is "
+            f"{'one run' if config.seeds == 1 else f'{config.seeds} runs'}, the validation pictures choose the step, "
+            "and the pictures are small."
+        )
+    return record
+
+
+def check(config: Config, names: tuple[str, ...]) -> None:
+    """Raise UserError for values that make no experiment."""
+    for model in config.models:
+        if model not in names:
+            raise UserError(f"--models {model}: choose from {', '.join(names)}")
+    for key in ("seeds", "steps", "batch", "every", "validation"):
+        if getattr(config, key) < 1:
+            raise UserError(f"--{key} {getattr(config, key)}: must be at least 1")
+    if not config.models or not config.sizes:
+        raise UserError("--models and --sizes: name at least one of each")
+    if not 0 <= config.warmup <= config.steps:
+        raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
+    if not config.experiment or "/" in config.experiment or config.experiment.startswith("."):
+        raise UserError(f"--experiment {config.experiment!r}: a plain name is expected, it becomes a file's")
+
+
+def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
+    """What the suite adds to the article's log."""
+    from papers.vit import scratch_lines
+
+    record.section("multiply-adds of one picture, counted in both conventions")
+    record.say("\n".join(scratch_lines.cost_lines(config.models, recipe, classes)))
+    record.section(f"the other {held_out:,} test pictures at the chosen step: nothing was chosen on them")
+    record.say("\n".join(scratch_lines.held_out_lines(scores)))
+    record.section("how sure the gap is")
+    record.say("\n".join(scratch_lines.seed_lines(scores, sizes, recipe.validation)))
+    record.section("runs")
+
+
+def summary(bench, run, curve) -> dict:
+    """A run in the result file: its scores, its pictures, the machine it was trained on."""
+    from papers.vit import scratch_checkpoint as files
+
+    machine = bench.folder / f"{run.name}.machine.json"
+    return {
+        "best": curve["best"], "validations": curve["validations"],
+        "validation_pictures": curve["validation_pictures"], "held_out_pictures": curve["held_out_pictures"],
+        "pictures_sha256": {k: v for k, v in curve["identity"].items() if k.endswith("_sha256")},
+        "starts": files.read_json(machine, "machine")["starts"] if machine.exists() else [],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    cli.run(main, Config)
