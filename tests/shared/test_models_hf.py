@@ -57,6 +57,7 @@ def test_bfloat16_follows_float32_and_the_batch_does_not_matter(family, tmp_path
     whole = exact.encode(pictures())
     one_by_one = torch.cat([exact.encode([picture]) for picture in pictures()])
     torch.testing.assert_close(one_by_one, whole, rtol=1e-4, atol=1e-5)
+    assert low.choice.dtype == (torch.float32 if family == "bit" else torch.bfloat16)
     assert torch.nn.functional.cosine_similarity(low.encode(pictures()), whole).min() > 0.9995
     assert low.at(torch.float32).encode(pictures()).equal(whole)
     assert exact.encode([]).shape == (0, exact.dim)
