@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,9 @@ def tell(record: Record, config: Config, found: list[Classifier], sets: list[Pic
     published = load("vit", "top5")
     pictures, imagenette = sets[0], is_imagenette(sets[0])
     origins(record, found, sets)
-    record.section(lines.headline(len(pictures), f"{'Imagenette' if imagenette else pictures.name} {pictures.split}"))
+    title = "Imagenette" if imagenette else Path(pictures.name).name
+    title += "" if pictures.split == "all" else f" {pictures.split}"
+    record.section(lines.headline(len(pictures), title))
     for c in found:
         record.say(lines.model_line(c.name, c.headline.counts))
     shown = next((c for c in found if c.spec == config.gallery_of), found[0])
@@ -66,7 +69,11 @@ def is_imagenette(pictures: PictureSet) -> bool:
 
 
 def origins(record: Record, found: list[Classifier], sets: list[PictureSet]) -> None:
-    """Which pictures and which weights, for the JSON."""
+    """Which pictures, which weights and which arithmetic, for the JSON."""
+    choices = list(dict.fromkeys(c.choice for c in found))  # one, unless a model is not computed in the common dtype
+    record.use_device(
+        choices[0].name, ", ".join(choice.dtype_name for choice in choices), "; ".join(c.reason for c in choices)
+    )
     for part in sets:
         record.use_data(
             part.name, split=part.split, source=part.source, pictures=len(part), fingerprint=part.fingerprint,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +45,7 @@ class Classifier:
     name: str
     identity: models.Identity
     own: np.ndarray
+    choice: Choice
     ways: list[Way] = field(default_factory=list)
 
     @property
@@ -52,39 +55,39 @@ class Classifier:
 
 
 class Runner:
-    """Runs classifiers on picture sets; the same logits are computed once, however many ways ask for them."""
+    """Runs classifiers on picture sets. `notes` collects what the extraction has to say."""
 
     def __init__(self, choice: Choice, *, cache: bool = True) -> None:
         self.choice = choice
         self.cache = cache
         self.notes: list[str] = []
 
-    def open(self, spec: str, pictures: PictureSet) -> Classifier:
+    def open(self, spec: str, pictures: PictureSet, way: str) -> Classifier:
         """A classifier before it is run. UserError when it is not to be had or is not over ImageNet-1k's classes."""
-        identity = models.describe(spec, transform="own", head=True)
+        identity = models.describe(spec, transform=way, head=True)
         own = map_classes(spec, identity.label_wnids, pictures.name, pictures.class_ids)
-        return Classifier(spec, PRINTED_NAMES.get(spec, identity.name), identity, own)
+        choice = models.computed_in(identity, self.choice)
+        return Classifier(spec, PRINTED_NAMES.get(spec, identity.name), identity, own, choice)
 
-    def run(self, classifier: Classifier, ways: tuple[str, ...], sets: list[PictureSet]) -> None:
-        """Fill `classifier.ways`: each way on each set, set by set."""
+    def run(self, classifier: Classifier, ways: Sequence[str], sets: Sequence[PictureSet]) -> None:
+        """Fill `classifier.ways`: way by way, set by set. Ways with one preprocessing are computed once."""
         done: dict[tuple[str, int], Scores] = {}
-        for which, pictures in enumerate(sets):
-            for way in ways:
-                identity = models.describe(classifier.spec, transform=way, head=True)
+        for way in ways:
+            identity = models.describe(classifier.spec, transform=way, head=True)
+            load = functools.partial(models.load_classifier, classifier.spec, classifier.choice, transform=way)
+            source = features.Deferred(identity, load)  # the weights are read once for all sets, if at all
+            for which, pictures in enumerate(sets):
                 key = identity.preprocessing, which
                 if key not in done:
-                    done[key] = self._scores(classifier, way, identity, pictures)
+                    done[key] = self._scores(classifier, source, pictures)
                 classifier.ways.append(Way(way, identity.preprocessing, pictures, done[key], count(done[key])))
 
-    def _scores(self, classifier: Classifier, way: str, identity: models.Identity, pictures: PictureSet) -> Scores:
-        own = map_classes(classifier.spec, identity.label_wnids, pictures.name, pictures.class_ids)
-        source = features.Deferred(
-            identity, lambda: models.load_classifier(classifier.spec, self.choice, transform=way)
-        )
+    def _scores(self, classifier: Classifier, source: features.Deferred, pictures: PictureSet) -> Scores:
+        own = map_classes(classifier.spec, source.identity.label_wnids, pictures.name, pictures.class_ids)
         parts = []
         for start in range(0, len(pictures), CHUNK):
             part = pictures.subset(slice(start, start + CHUNK))
-            logits = features.extract(source, part, self.choice, cache=self.cache, say=self.notes.append)
+            logits = features.extract(source, part, classifier.choice, cache=self.cache, say=self.notes.append)
             parts.append(score(logits, own[part.labels], own))
         if not parts:
             raise UserError(f"data {pictures.name}: no picture in split {pictures.split}; name another split")

@@ -68,7 +68,7 @@ def main(config: Config) -> Record | None:
         sets.append(load_pictures(config.data, "ilsvrc_val", root=config.data_root))
     choice = choose(config.device, config.dtype)
     runner = top5_run.Runner(choice, cache=config.cache)
-    found = [runner.open(spec, pictures) for spec in config.models]
+    found = [runner.open(spec, pictures, config.ways[0]) for spec in config.models]
     total = sum(map(len, sets))
     top5_run.announce(
         f"{len(found)} classifier(s), {len(config.ways)} way(s) in, {total:,} pictures: up to "
@@ -86,7 +86,6 @@ def main(config: Config) -> Record | None:
         "does one accuracy hide?",
     ) as record:  # fmt: skip
         record.seed = config.seed
-        record.use_device(choice.name, choice.dtype_name, choice.reason)
         top5_report.tell(record, config, found, sets, runner.notes)
     return record
 
