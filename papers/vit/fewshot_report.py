@@ -23,7 +23,7 @@ def _say_notes(record: Record, models: list[Model], data: Data) -> None:
         if reason:
             record.say(f"  * stand-in: {model.title.removesuffix(' *')} is {reason}")
     if data.stand_in:
-        record.say(f"  stand-in pictures: {data.title} here is a {data.stand_in}")
+        record.say(f"  stand-in pictures: {data.title}, {data.stand_in}")
 
 
 def article_part(
@@ -98,15 +98,17 @@ def origin(record: Record, models: list[Model], data: list[Data], notes: list[st
         record.say(f"  breeds that ImageNet-1k has under a longer name: {more}")
     for m in models:
         identity = m.encoder.identity
-        record.say(f"  {m.title}: {m.spec}, {identity.preprocessing}, {m.choice.dtype_name}")
+        record.say(f"  {m.title}: {m.spec} in {m.choice.dtype_name}, pictures by: {identity.preprocessing}")
         record.use_model(
             m.title.removesuffix(" *"), revision=identity.revision, weights_sha256=identity.weights_sha256,
             preprocessing=identity.preprocessing, stand_in=identity.stand_in,
         )  # fmt: skip
-    dtypes = sorted({m.choice.dtype_name for m in models})
-    reasons = dict.fromkeys([choice.reason, *(m.choice.reason for m in models if m.choice.reason != choice.reason)])
-    record.use_device(choice.name, " and ".join(dtypes), "; ".join(reasons))
-    record.say(f"  {choice.name}, {' and '.join(dtypes)} ({'; '.join(reasons)})")
+    dtypes = " and ".join(sorted({m.choice.dtype_name for m in models}))
+    # a model's own reason continues the run's
+    own = dict.fromkeys(m.choice.reason.removeprefix(choice.reason) for m in models)
+    reason = choice.reason + "".join(own)
+    record.use_device(choice.name, dtypes, reason)
+    record.say(f"  computed on {choice.name} in {dtypes} ({reason})")
     for note in dict.fromkeys(notes):
         record.say(f"  {note}")
     record.results["notes"] = list(dict.fromkeys(notes))

@@ -63,7 +63,7 @@ class Config(cli.Common):
     big_vision_seeds: int = 3
     """seeds 0, 1, ... of big_vision's protocol"""
     precision_model: str = "google/vit-huge-patch14-224-in21k"
-    """whose features are compared with float32 ones (default: ViT-H/14; the last model where that is not in the run)"""
+    """whose features are compared with float32 ones; the last model of the run where this one is not in it"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     dtype: str = "auto"

@@ -1,0 +1,68 @@
+"""The few-shot figures: accuracy against k, and the sheet of one draw's training pictures."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from shared.paths import atomic_write
+
+# told apart without colour: marker, line and grey together
+STYLES = [
+    ("o", "-", "#000000"), ("s", "--", "#5a5a5a"), ("^", "-.", "#000000"), ("D", ":", "#5a5a5a"),
+    ("v", "-", "#8a8a8a"), ("P", "--", "#000000"), ("X", "-.", "#8a8a8a"),
+]  # fmt: skip
+CELL, LABEL, COLUMNS, MARGIN = 108, 18, 8, 6  # pixels
+
+
+def accuracy(title: str, outcomes: dict[str, dict], protocol: str, classes: int, path: Path) -> str:
+    """Draw `path` (PNG and SVG) from a result's outcomes by model; returns the caption."""
+    from shared import plots
+
+    figure, axes = plots.figure_and_axes(6.0, 4.0)
+    every: set[int] = set()
+    for (name, outcome), (marker, line, colour) in zip(outcomes.items(), STYLES * 9, strict=False):
+        shots = outcome[protocol]["shots"]
+        k = np.array([int(key) for key in shots])
+        every |= set(k.tolist())
+        mean = [shots[key]["mean"] for key in shots]
+        spread = [shots[key]["std"] or 0.0 for key in shots]
+        label = name + (" (stand-in)" if outcome["stand_in"] else "")
+        axes.errorbar(k, mean, yerr=spread, marker=marker, linestyle=line, color=colour, capsize=3, label=label)
+    axes.axhline(100 / classes, color="#8a8a8a", linewidth=0.8)
+    axes.annotate("chance", (max(every), 100 / classes), xytext=(0, 3), textcoords="offset points", ha="right", size=8)
+    axes.set_xscale("log")
+    axes.set_xticks(sorted(every), [str(k) for k in sorted(every)])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("labelled pictures a class, k")
+    axes.set_ylabel("test accuracy, %")
+    axes.set_title(title, loc="left")
+    axes.legend(frameon=False)
+    plots.save(figure, path)
+    return f"{title}: few-shot accuracy of frozen models by pictures a class; bars: standard deviation over the draws"
+
+
+def sheet(pictures: list[np.ndarray], names: list[str], title: str, path: Path) -> None:
+    """One PNG with every picture, squashed to a square as the models see it, over its name."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    rows = -(-len(pictures) // COLUMNS)
+    head = 24
+    size = MARGIN + COLUMNS * (CELL + MARGIN), head + MARGIN + rows * (CELL + LABEL + MARGIN)
+    page = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(page)
+    draw.text((MARGIN, 5), title, fill="black", font=ImageFont.load_default(14))
+    for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
+        row, column = divmod(i, COLUMNS)
+        x, y = MARGIN + column * (CELL + MARGIN), head + MARGIN + row * (CELL + LABEL + MARGIN)
+        page.paste(Image.fromarray(picture).resize((CELL, CELL), Image.Resampling.LANCZOS), (x, y))
+        height = 12.0
+        while draw.textlength(name, font=ImageFont.load_default(height)) > CELL and height > 6:
+            height -= 0.5  # the longest names are set smaller, not cut
+        draw.text((x, y + CELL + 2), name, fill="black", font=ImageFont.load_default(height))
+    buffer = io.BytesIO()
+    page.save(buffer, "PNG", optimize=True)
+    atomic_write(path, buffer.getvalue())

@@ -1,0 +1,121 @@
+"""What "1-shot" means: the whole training set of the first 1-shot draw, and accuracy against k, from a few-shot result.
+
+    python vit_part4_pictures.py                              after vit_part4_fewshot.py; seconds
+    python vit_part4_pictures.py --result fewshot-offline     after the run with the two offline models
+
+Nothing is drawn at random here: the pictures are the rows that the result names, checked against its fingerprint.
+Expected: one picture for each of 37 breeds, a figure a data set. Writes results/vit/figures/, pictures.{log,json}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from shared import cli
+from shared.errors import UserError
+from shared.paths import results_dir
+from shared.record import Record
+
+
+@dataclass
+class Config(cli.Common):
+    result: str = "fewshot"
+    """name of the few-shot result (results/vit/<name>.json), or a path"""
+    data: str = "Oxford-IIIT Pets"
+    """data set of the result whose training pictures are shown; "none" shows none"""
+    shots: int = 1
+    """which k"""
+    draw: int = 0
+    """which of its draws, from 0"""
+    data_root: Path | None = None
+    """mirror of the picture sets (default: PAPERS_DATA)"""
+
+
+def main(config: Config) -> Record:
+    from papers.vit import fewshot_figures as figures
+
+    path = Path(config.result)
+    if path.suffix != ".json":
+        path = Path(config.results or results_dir()) / "vit" / f"{config.result}.json"
+    result = Record.load(path)
+    if not isinstance(result["results"].get("data"), dict):
+        raise UserError(f"{path}: not a few-shot result; name one with --result (make fewshot writes it)")
+    suffix = result["experiment"].removeprefix("fewshot")
+    with Record(
+        "vit", f"pictures{suffix}", config=config, results=config.results,
+        question="What does a 1-shot training set look like, and what does each further picture bring?",
+    ) as record:  # fmt: skip
+        record.seed = result["provenance"]["seed"]
+        record.say(f"== figures of {result['experiment']} (seed {record.seed}) ==")
+        for title, kept in result["results"]["data"].items():
+            name = f"fewshot{suffix}-{_slug(title)}.png"
+            protocol = "article" if all(o["article"] for o in kept["outcomes"].values()) else "big_vision"
+            caption = figures.accuracy(title, kept["outcomes"], protocol, kept["classes"], record.figures_dir / name)
+            record.figure(record.figures_dir / name, caption)
+            record.say(f"  {name}: {caption}")
+        if config.data != "none":
+            show_draw(record, config, path, result)
+        record.cannot_show(
+            "whether another draw would do better: it is one of several, whose spread is in the figures."
+        )
+    return record
+
+
+def show_draw(record: Record, config: Config, path: Path, result: dict) -> None:
+    """The sheet of one draw, its pictures checked against the result."""
+    from papers.vit import fewshot_figures as figures
+    from shared.data import load_pictures
+
+    kept = result["results"]["data"].get(config.data)
+    if kept is None:
+        known = ", ".join(result["results"]["data"])
+        raise UserError(f"{path}: no data set {config.data!r}; --data takes one of: {known}, none")
+    draws = kept["rows"]["draws"].get(str(config.shots), [])
+    if not 0 <= config.draw < len(draws):
+        known = ", ".join(f"{k} ({len(d)} draws)" for k, d in kept["rows"]["draws"].items())
+        raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
+    rows = np.array(draws[config.draw].split(), dtype=np.int64)
+    pictures = load_pictures(kept["spec"], "train", root=config.data_root)
+    expected = next(
+        d["fingerprint"] for d in result["provenance"]["data"] if d["name"] == config.data and d["split"] == "train"
+    )
+    used = _used_rows(kept["rows"])
+    if len(pictures) <= used.max() or pictures.subset(used).fingerprint != expected:
+        raise UserError(f"{kept['spec']}: not the pictures that {path.name} was computed from; set PAPERS_DATA as then")
+    shown = pictures.subset(rows)
+    names = [shown.class_names[label] for label in shown.labels]
+    suffix = result["experiment"].removeprefix("fewshot")
+    name = f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
+    title = f"{config.data}: all {len(rows)} training pictures of {config.shots}-shot draw {config.draw + 1}"
+    figures.sheet(shown.batch(range(len(shown))), names, title, record.figures_dir / name)
+    caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
+    record.figure(record.figures_dir / name, caption, kind="gallery")
+    record.use_data(
+        config.data, split="train", source=shown.source, pictures=len(shown), fingerprint=shown.fingerprint,
+        stand_in=shown.stand_in,
+    )  # fmt: skip
+    record.results["pictures"] = [
+        {"class": c, "row": int(row), "file": file} for c, row, file in zip(names, rows, shown.names, strict=True)
+    ]
+    record.say(f"  {name}: {caption}")
+    for c, file in zip(names, shown.names, strict=True):
+        record.say(f"    {c:<28} {file}")
+
+
+def _used_rows(rows: dict) -> np.ndarray:
+    """The train rows of a result in the order that its fingerprint was taken in (`Split.train_rows`)."""
+    pool, selection = (np.array(rows[role].split(), dtype=np.int64) for role in ("pool", "selection"))
+    article = np.concatenate([pool, selection])
+    authors = np.array(" ".join(rows["big_vision"]).split(), dtype=np.int64)
+    return np.concatenate([article, np.setdiff1d(authors, article)])
+
+
+def _slug(title: str) -> str:
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
+
+
+if __name__ == "__main__":
+    cli.run(main, Config)

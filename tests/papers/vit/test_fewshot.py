@@ -1,0 +1,482 @@
+"""The few-shot script: the article's lines, who may see which picture, both protocols, verdicts, users' mistakes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from papers.vit import fewshot_breeds, fewshot_lines, fewshot_protocols, fewshot_run, fewshot_split
+from papers.vit import vit_part4_fewshot as script
+from shared import published
+from shared.data import PictureSet
+from shared.errors import UserError
+from shared.sources import Source
+
+PETS = [
+    breed.replace("_", " ")
+    for breed in (
+        *("abyssinian", "american_bulldog", "american_pit_bull_terrier", "basset_hound", "beagle", "bengal", "birman"),
+        *("bombay", "boxer", "british_shorthair", "chihuahua", "egyptian_mau", "english_cocker_spaniel"),
+        *("english_setter", "german_shorthaired", "great_pyrenees", "havanese", "japanese_chin", "keeshond"),
+        *("leonberger", "maine_coon", "miniature_pinscher", "newfoundland", "persian", "pomeranian", "pug", "ragdoll"),
+        *("russian_blue", "saint_bernard", "samoyed", "scottish_terrier", "shiba_inu", "siamese", "sphynx"),
+        *("staffordshire_bull_terrier", "wheaten_terrier", "yorkshire_terrier"),
+    )
+]
+
+
+# ---------------------------------------------------------------------------------------- pictures without files
+
+
+@dataclass
+class Memory:
+    """Pictures in memory as a source's rows."""
+
+    pixels: np.ndarray
+    split: str
+    identity: str = ""
+
+    def read(self, rows):
+        return [self.pixels[row] for row in rows]
+
+    def where(self, row):
+        return f"{self.split} row {row}"
+
+
+def picture_set(labels, names, *, split="train", pixels=None, name="toy", stand_in=None, seed=0) -> PictureSet:
+    """Random 4x4 pictures, all different, in a shuffled order of labels."""
+    labels = np.asarray(labels, dtype=np.int64)
+    if pixels is None:
+        pixels = np.random.default_rng([seed, len(split)]).integers(0, 256, (len(labels), 4, 4, 3)).astype(np.uint8)
+    files = [f"{split}-{i}.png" for i in range(len(labels))]
+    source = Source(split, "in memory", Memory(pixels, split), labels, list(names), files, list(names), stand_in)
+    return PictureSet(name, source)
+
+
+def parts(classes=4, train=12, test=6, **options) -> tuple[PictureSet, PictureSet]:
+    names = [f"class {c}" for c in range(classes)]
+    order = np.random.default_rng(7).permutation(classes * train)
+    return (
+        picture_set((np.arange(classes * train) % classes)[order], names, **options),
+        picture_set(np.repeat(np.arange(classes), test), names, split="test", **options),
+    )
+
+
+SMALL = fewshot_split.Sizes(pool=6, selection=2, test=5)
+
+
+# ---------------------------------------------------------------------------------------- the article's lines
+
+
+def test_section_1_is_the_articles_character_for_character(published_log):
+    lines, numbers = fewshot_lines.tiny_example()
+    assert lines == published_log("vit_part4_fewshot")[:7]
+    known = published.load("vit", "fewshot")
+    assert all(known[id].printed == value for id, value in numbers.items())
+
+
+@pytest.mark.parametrize(("data", "classes", "chance"), [("CIFAR-100", 100, 1.0), ("Oxford-IIIT Pets", 37, 2.7)])
+def test_a_table_prints_as_in_the_article(published_log, data, classes, chance):
+    """The published numbers through our table give the published lines, blanks included."""
+    log, known = published_log("vit_part4_fewshot"), published.load("vit", "fewshot")
+    first = log.index(f"-- {data} ({classes} classes, chance = {chance}%) --")
+    dims = dict(zip(fewshot_run.ARTICLE_MODELS.values(), (768, 768, 1024, 1024, 1280, 2048, 2048), strict=True))
+
+    def cell(outcome, k):
+        number = known[f"{data}/{outcome.name}/{k}-shot"]
+        return f"{number.printed} ± {number.std}"
+
+    @dataclass
+    class Printed:
+        name: str
+
+        @property
+        def penalty(self):
+            return float(known[f"{data}/{self.name}/lambda"].printed)
+
+    rows = [(name, dim, Printed(name)) for name, dim in dims.items()]
+    assert fewshot_lines.accuracy_table(data, classes, rows, (1, 2, 5, 10), cell) == log[first : first + 9]
+
+
+def test_the_breed_line_is_computed_from_timms_synonyms(published_log):
+    same = fewshot_breeds.same_name(PETS)
+    assert fewshot_lines.breeds_line(same, 37) in published_log("vit_part4_fewshot")
+    assert set(fewshot_breeds.longer_name(PETS)) == {"german shorthaired", "wheaten terrier"}
+
+
+def test_section_4_prints_as_in_the_article(published_log):
+    lines = fewshot_lines.precision_lines("ViT-H/14", "CIFAR-100", "float16", "cuda", [1.0, 0.9999986, 1.0, 1.0])
+    assert lines == published_log("vit_part4_fewshot")[-2:]
+    own = fewshot_lines.precision_lines("x", "digits", "float32", "cpu", [1.0] * 4)
+    assert "nothing to compare" in own[1]
+
+
+def test_published_numbers_are_the_articles(shared_folder):
+    article = json.loads((shared_folder / "published" / "article_fewshot.json").read_text())
+    known = published.load("vit", "fewshot")
+    for data, values in article["datasets"].items():
+        for model, result in values["results"].items():
+            assert known[f"{data}/{model}/lambda"].value == result["lambda"]
+            for k, accuracy in result["accuracy"].items():
+                number = known[f"{data}/{model}/{k}-shot"]
+                assert (number.value, float(number.std)) == (accuracy["mean"], accuracy["std"])
+                assert (number.n, number.pictures) == (5, values["test_pictures"])
+    assert known["breeds/the names"].printed == ", ".join(article["pets_breeds_also_in_imagenet1k"])
+
+
+# ---------------------------------------------------------------------------------------- who sees which picture
+
+
+def contents(pictures: PictureSet, rows: np.ndarray) -> set[str]:
+    return set(pictures.subset(rows.ravel()).content_hashes())
+
+
+def test_roles_are_disjoint_by_row_and_by_content():
+    train, test = parts()
+    pixels, copied = train.arrays(), test.arrays()
+    for target, source in ((3, 0), (17, 8), (30, 20)):  # in test under the same or another label
+        pixels[target] = copied[source]
+    pixels[5] = pixels[4]  # twice in train
+    train = picture_set(train.labels, train.class_names, pixels=pixels)
+    split = fewshot_split.make(train, test, SMALL, seed=0, authors_shots=7, authors_seeds=3)
+    rows = np.concatenate([split.pool.ravel(), split.selection.ravel()])
+    assert len(set(rows.tolist())) == len(rows) == 4 * 8
+    hidden = contents(test, split.test_rows)
+    pool, selection = contents(train, split.pool), contents(train, split.selection)
+    authors = set().union(*(contents(train, a) for a in split.authors))
+    assert not hidden & (pool | selection | authors)
+    assert not pool & selection
+    assert len(contents(train, split.train_rows)) == len(split.train_rows)
+    assert any("test set" in reason for reason in split.left_out)
+    assert any("train row 5: the same picture as train row 4" in reason for reason in split.left_out)
+    for c in range(4):
+        assert (train.labels[split.pool[c]] == c).all() and (train.labels[split.selection[c]] == c).all()
+        assert (test.labels[split.test_rows[c]] == c).all()
+
+
+def test_roles_are_disjoint_on_cifar100(data_mirror, monkeypatch, tmp_path):
+    monkeypatch.setenv("PAPERS_CACHE", str(tmp_path))
+    train, test = fewshot_split.load("cifar100", data_mirror)
+    split = fewshot_split.make(train, test, fewshot_split.Sizes(), seed=0)
+    assert split.pool.shape == (100, 20) and split.selection.shape == (100, 5) and split.test_rows.shape == (100, 10)
+    assert not contents(test, split.test_rows) & contents(train, split.train_rows)
+
+
+def test_one_seed_fixes_everything_and_shots_do_not_disturb_each_other():
+    def chosen(seed, shots=(1, 2)):
+        split = fewshot_split.make(*parts(), SMALL, seed=seed, authors_shots=3, authors_seeds=2)
+        draws = fewshot_split.draws(split, shots, 5, seed=seed)
+        return split, draws
+
+    (a, da), (b, db), (c, _) = chosen(0), chosen(0, (2, 5, 1)), chosen(1)
+    assert (a.pool == b.pool).all() and (a.test_rows == b.test_rows).all() and (a.selection == b.selection).all()
+    assert all((da[k] == db[k]).all() for k in (1, 2))
+    assert not (a.pool == c.pool).all()
+    assert da[2].shape == (5, 4, 2)
+    for draw in da[2].reshape(-1, 2):
+        assert len(set(draw.tolist())) == 2  # no picture twice in a draw
+
+
+def test_the_authors_draws_are_their_recipe():
+    """default_rng(seed), one permutation a class over the whole training part, nested: the first k of one order."""
+    train, test = parts()
+    split = fewshot_split.make(train, test, SMALL, seed=5, authors_shots=4, authors_seeds=2)
+    for seed, rows in enumerate(split.authors):
+        rng = np.random.default_rng(seed)
+        expected = [rng.permutation(np.where(train.labels == c)[0])[:4] for c in range(4)]
+        assert (rows == np.stack(expected)).all()
+
+
+def test_a_set_without_parts_lends_its_pictures_to_one_role_each():
+    both, _ = parts(train=20)
+    split = fewshot_split.make(both, both, SMALL, seed=0, authors_shots=9, authors_seeds=3)
+    used = np.concatenate([split.test_rows.ravel(), split.train_rows])
+    assert len(set(used.tolist())) == len(used)
+
+
+def test_coinciding_draws_are_found():
+    split = fewshot_split.make(*parts(train=8), SMALL, seed=0, authors_shots=8, authors_seeds=3)
+    assert fewshot_protocols.coinciding(split, (1, 5, 8)) == [8]
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (parts(classes=1), "one class only"),
+        ((parts(classes=3)[0], parts(classes=4)[1]), "'class 3' only in test"),
+        (parts(train=7), r"8 training pictures a class are needed.*class 0 7, class 1 7.*--pool"),
+        (parts(test=3), r"5 test pictures a class are needed.*class 0 3"),
+    ],
+)
+def test_data_that_does_not_do_is_refused_with_the_counts(sets, message):
+    with pytest.raises(UserError, match=message):
+        fewshot_split.make(*sets, SMALL, seed=0)
+
+
+def test_too_many_duplicates_in_a_class_are_refused_by_name():
+    train, test = parts(train=8)
+    pixels = train.arrays()
+    pixels[train.labels == 2] = pixels[train.labels == 2][:1]
+    with pytest.raises(UserError, match=r"'class 2': 1 different training pictures, but 8"):
+        fewshot_split.make(picture_set(train.labels, train.class_names, pixels=pixels), test, SMALL, seed=0)
+
+
+# ---------------------------------------------------------------------------------------- the protocols
+
+
+def features(split: fewshot_split.Split, d=24, seed=0, noise=1.5):
+    """Features for all roles, in the split's order."""
+    rng = np.random.default_rng(seed)
+    means = rng.standard_normal((split.classes, d))
+
+    def sample(rows):
+        labels = np.repeat(np.arange(split.classes), rows.shape[1])
+        return (means[labels] + noise * rng.standard_normal((len(labels), d))).astype(np.float32)
+
+    return sample(split.pool), sample(split.selection), sample(split.test_rows)
+
+
+PENALTIES = (1e-2, 1.0, 1e2)
+
+
+def test_article_equals_the_formula_of_the_article():
+    split = fewshot_split.make(*parts(), SMALL, seed=0)
+    draws = fewshot_split.draws(split, (1, 3), 4, seed=0)
+    pool, selection, test = features(split)
+    outcome = fewshot_protocols.article(split, draws, pool, selection, test, PENALTIES)
+
+    def right(draw, queries, a_class, penalty):
+        x = pool.reshape(4, 6, -1)[np.arange(4)[:, None], draw].reshape(4 * draw.shape[1], -1).astype(float)
+        y = 2 * np.eye(4)[np.repeat(np.arange(4), draw.shape[1])] - 1
+        w = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
+        return int(((queries @ w).argmax(1) == np.repeat(np.arange(4), a_class)).sum())
+
+    for penalty in PENALTIES:
+        scores = [right(d, selection, 2, penalty) for k in draws for d in draws[k]]
+        assert outcome.selection[penalty] == pytest.approx(100 * np.mean(scores) / 8)
+    best = max(PENALTIES, key=lambda p: (outcome.selection[p], p))
+    assert outcome.penalty == best
+    for k in draws:
+        assert outcome.correct[k] == [right(d, test, 5, best) for d in draws[k]]
+        assert outcome.std(k) == pytest.approx(np.std(outcome.accuracies(k), ddof=1))
+
+
+def test_a_tie_goes_to_the_larger_lambda():
+    """Classes far apart: every lambda names every selection picture."""
+    split = fewshot_split.make(*parts(), SMALL, seed=0)
+    draws = fewshot_split.draws(split, (2,), 3, seed=0)
+    outcome = fewshot_protocols.article(split, draws, *features(split, noise=0.01), (1e-2, 1.0, 1e-3))
+    assert set(outcome.selection.values()) == {100.0}
+    assert outcome.penalty == 1.0
+
+
+def test_no_test_picture_chooses_anything():
+    split = fewshot_split.make(*parts(), SMALL, seed=0)
+    draws = fewshot_split.draws(split, (1, 2), 5, seed=0)
+    pool, selection, test = features(split)
+    a = fewshot_protocols.article(split, draws, pool, selection, test, PENALTIES)
+    b = fewshot_protocols.article(split, draws, pool, selection, np.roll(test, 5, axis=0), PENALTIES)
+    assert (a.penalty, a.selection) == (b.penalty, b.selection)
+    assert a.correct != b.correct
+
+
+def test_big_vision_equals_its_recipe():
+    split = fewshot_split.make(*parts(), SMALL, seed=0, authors_shots=7, authors_seeds=2)
+    rng = np.random.default_rng(3)
+    means = rng.standard_normal((4, 9))
+    seeds = [(means[:, None] + rng.standard_normal((4, 7, 9))).astype(np.float32) for _ in range(2)]
+    test = (np.repeat(means, 5, axis=0) + rng.standard_normal((20, 9))).astype(np.float32)
+    outcome = fewshot_protocols.big_vision(split, seeds, test, (1, 7))
+    for k in (1, 7):
+        for seed, x in enumerate(seeds):
+            x = x[:, :k].reshape(4 * k, 9).astype(float)
+            mean, deviation = x.mean(0), x.std(0) + 1e-5
+            x = np.column_stack([(x - mean) / deviation, np.full(len(x), 100.0)])
+            z = np.column_stack([(test - mean) / deviation, np.full(len(test), 100.0)])
+            y = 2 * np.eye(4)[np.repeat(np.arange(4), k)] - 1
+            w = np.linalg.solve(x.T @ x + 1024 * np.eye(10), x.T @ y)
+            assert outcome.correct[k][seed] == ((z @ w).argmax(1) == np.repeat(np.arange(4), 5)).sum()
+    assert outcome.penalty == 1024 and outcome.selection == {}
+
+
+def test_a_single_draw_has_no_spread():
+    outcome = fewshot_protocols.Outcome({1: [5]}, 20, 1.0, {})
+    assert outcome.std(1) is None
+    assert fewshot_lines.cell(outcome, 1) == "25.0"
+    assert outcome.binomial(1) == pytest.approx(100 * np.sqrt(0.25 * 0.75 / 20))
+
+
+# ---------------------------------------------------------------------------------------- the whole script
+
+
+@dataclass(frozen=True)
+class FakeIdentity:
+    name: str
+    dim: int = 12
+    preprocessing: str = "none"
+    revision: str = "r"
+    weights_sha256: str = "0" * 64
+    stand_in: str | None = None
+
+
+@dataclass
+class FakeEncoder:
+    identity: FakeIdentity
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Pictures in memory and a random projection of their pixels as every model; tells what was extracted."""
+    seen = []
+
+    def deferred(spec, choice, *, compile=False, revision=None):
+        stand_in = "a fake network" if spec.startswith("wheel:") else None
+        return FakeEncoder(FakeIdentity(spec.split("/")[-1].removeprefix("wheel:"), stand_in=stand_in))
+
+    def extract(encoder, pictures, choice, say=None):
+        seen.append((encoder.identity.name, pictures.split, len(pictures)))
+        x = pictures.arrays().reshape(len(pictures), -1) / 255.0
+        projection = np.random.default_rng(len(encoder.identity.name)).standard_normal((x.shape[1], 12))
+        return (x @ projection).astype(np.float32)
+
+    def load(name, root):
+        train, test = parts(classes=5, train=26, test=31, stand_in=None)
+        names = ["beagle", "pug", "bombay", "persian", "sphynx"] if name == "pets" else train.class_names
+        give = lambda s: picture_set(s.labels, names, split=s.split, name=name)  # noqa: E731
+        return give(train), give(test)
+
+    monkeypatch.setattr(fewshot_run.features, "deferred", deferred)
+    monkeypatch.setattr(fewshot_run.features, "extract", extract)
+    monkeypatch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
+    monkeypatch.setattr(fewshot_split, "load", load)
+    return seen
+
+
+CONFIG = script.Config(
+    models=("google/vit-base-patch32-224-in21k", "wheel:fake"), data=("cifar100", "pets"), device="cpu", dtype="fp32"
+)
+
+
+def test_the_script_from_pictures_to_verdicts(fakes, tmp_path, published_log, capsys):
+    record = script.main(replace(CONFIG, results=tmp_path))
+    log = (tmp_path / "vit" / "fewshot.log").read_text().splitlines()
+    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    assert log[:7] == published_log("vit_part4_fewshot")[:7]
+    assert capsys.readouterr().out.strip("\n").splitlines() == log
+
+    verdicts = {v["id"]: v for v in result["verdicts"]}
+    assert set(verdicts) == set(published.load("vit", "fewshot").numbers)
+    assert verdicts["CIFAR-100/ViT-B/32/1-shot"]["verdict"] in ("differs", "agrees", "equal")
+    assert verdicts["CIFAR-100/ViT-H/14/1-shot"]["verdict"] == "not run"
+    assert verdicts["tiny example/W"]["verdict"] == "equal"
+    assert verdicts["breeds/with an ImageNet-1k class of the same name"]["measured"] == "3"
+    assert record.differs == sum(v["verdict"] == "differs" for v in result["verdicts"])
+    assert any("Oxford-IIIT Pets/fake" in line and "not comparable (stand-in: a fake network)" in line for line in log)
+    assert any("fake *" in line for line in log)
+    assert any("3 of 5 breeds" in line for line in log)
+
+    kept = result["results"]["data"]["CIFAR-100"]
+    rows = {role: kept["rows"][role].split() for role in ("pool", "selection")}
+    assert len(rows["pool"]) == 5 * 20 and not set(rows["pool"]) & set(rows["selection"])
+    assert [len(kept["rows"]["draws"][k]) for k in ("1", "2", "5", "10")] == [5] * 4
+    assert all(set(draw.split()) <= set(rows["pool"]) for draws in kept["rows"]["draws"].values() for draw in draws)
+    assert set(kept["outcomes"]["fake"]["article"]["selection"]) == {f"{x:g}" for x in CONFIG.lambdas}
+    assert kept["outcomes"]["fake"]["big_vision"]["shots"]["25"]["correct"]
+    assert result["provenance"]["seed"] == 0 and len(result["provenance"]["data"]) == 4
+
+
+def test_the_same_seed_gives_the_same_numbers(fakes, tmp_path):
+    def results(name, **changes):
+        script.main(replace(CONFIG, results=tmp_path / name, **changes))
+        return json.loads((tmp_path / name / "vit" / "fewshot.json").read_text())["results"]["data"]
+
+    assert results("a") == results("b")
+    assert results("a") != results("c", seed=1)
+
+
+@pytest.mark.parametrize("protocol", ["article", "big_vision"])
+def test_one_protocol_alone(fakes, tmp_path, protocol):
+    script.main(replace(CONFIG, results=tmp_path, protocol=protocol))
+    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    outcome = result["results"]["data"]["CIFAR-100"]["outcomes"]["ViT-B/32"]
+    assert (outcome["article"] is None) == (protocol == "big_vision")
+    assert (outcome["big_vision"] is None) == (protocol == "article")
+    if protocol == "big_vision":
+        cells = [v for v in result["verdicts"] if v["id"].startswith("CIFAR-100/ViT-B/32/")]
+        assert {v["verdict"] for v in cells} == {"not run"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shots": (1, 30)}, "pool has 20"),
+        ({"shots": (0, 1)}, "--shots"),
+        ({"shots": ()}, "--shots"),
+        ({"draws": 0}, "--draws"),
+        ({"lambdas": (0.0, 1.0)}, "--lambdas"),
+        ({"lambdas": (1.0, 1.0)}, "twice"),
+        ({"models": ()}, "--models"),
+        ({"data": ("pets", "pets")}, "twice"),
+        ({"selection": 0}, "--selection"),
+        ({"test": 0}, "--test"),
+        ({"seed": -1}, "--seed"),
+        ({"experiment": "a/b"}, "--experiment"),
+        ({"big_vision_seeds": 0}, "--big-vision-seeds"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(changes, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        script.main(replace(CONFIG, results=tmp_path, **changes))
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_other_processes_of_torchrun_extract_but_write_nothing(fakes, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit) as end:
+        script.main(replace(CONFIG, results=tmp_path))
+    assert end.value.code == 0 and fakes
+    assert capsys.readouterr().out == "" and not list(tmp_path.rglob("*.json"))
+
+
+def test_users_folder_end_to_end(monkeypatch, tmp_path):
+    """A real folder of pictures, read by shared.data; only the network is a fake."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for c, name in enumerate(("cat", "dog")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for i in range(9):
+            pixels = np.clip(rng.normal(np.roll([200, 60, 60], c), 20, (6, 6, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{i}.png")
+    identity = FakeIdentity("fake", dim=108)
+    monkeypatch.setattr(fewshot_run.features, "deferred", lambda *a, **o: FakeEncoder(identity))
+    monkeypatch.setattr(
+        fewshot_run.features,
+        "extract",
+        lambda e, pictures, choice, say=None: pictures.arrays().reshape(len(pictures), -1).astype(np.float32),
+    )
+    monkeypatch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
+    config = script.Config(
+        models=("wheel:fake",), data=(str(tmp_path / "pictures"),), results=tmp_path, protocol="article", pool=4,
+        selection=2, shots=(1, 4), device="cpu", experiment="mine",
+    )  # fmt: skip
+    script.main(config)
+    data = json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["data"]["pictures"]
+    assert data["class_names"] == ["cat", "dog"]
+    assert data["outcomes"]["fake"]["article"]["shots"]["4"]["mean"] == 100.0
+    with pytest.raises(UserError, match="training and test pictures a class are needed"):
+        script.main(replace(config, pool=7))
+
+
+def test_torch_is_not_imported_for_the_help():
+    import subprocess
+    import sys
+
+    code = "import sys, papers.vit.vit_part4_fewshot; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert torch  # imported here, not there
