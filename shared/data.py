@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -192,6 +192,10 @@ class PictureSet:
         """
         return self._shared.digests(self._rows, save)
 
+    def fetch(self) -> None:
+        """Decode ahead of `batch`, each picture once and in the source's order, whatever the order here."""
+        self._shared.fetch(self._rows)
+
     def learn(self, digests: np.ndarray) -> None:
         """Take over content hashes (uint8 [n, 32]) that another process has computed from the same source."""
         self._shared.learn(self._rows, digests)
@@ -226,18 +230,32 @@ class _Shared:
 
     def pixels(self, rows: np.ndarray) -> list[np.ndarray]:
         found = [self._store.get(int(row)) for row in rows]
-        missing = [position for position, pixels in enumerate(found) if pixels is None]
-        for start in range(0, len(missing), 256):  # encoded pictures are in memory only for a moment
-            positions = missing[start : start + 256]
-            encoded = self._source.rows.read([int(rows[position]) for position in positions])
-            size = sum(map(len, encoded)) / len(encoded)
-            jobs = list(zip(positions, (int(rows[position]) for position in positions), encoded, strict=True))
-            for position, pixels in pictures.in_parallel(self._decode, jobs, small=size < 4096):
-                found[position] = pixels
+        missing = np.array([position for position, pixels in enumerate(found) if pixels is None], np.int64)
+        self._decode(rows[missing], lambda number, pixels: found.__setitem__(missing[number], pixels))
         return found
 
-    def _decode(self, job: tuple[int, int, bytes | np.ndarray]) -> tuple[int, np.ndarray]:
-        position, row, data = job
+    def fetch(self, rows: np.ndarray) -> None:
+        """Decode what is neither in the store nor hashed; only a picture a thread is in memory at a time."""
+        known = self._hashes[rows].any(axis=1)
+        here = [self._file is None or self._store.has(int(row)) for row in rows]
+        needed = [row for row, *ready in zip(rows, known, here, strict=True) if not all(ready)]
+        self._decode(np.array(needed, np.int64), lambda number, pixels: None)
+
+    def _decode(self, rows: np.ndarray, use: Callable[[int, np.ndarray], None]) -> None:
+        """Read and decode in the source's order, which reads every row group once; `use` gets number and pixels."""
+        order = np.argsort(rows, kind="stable")
+        for start in range(0, len(rows), 64):
+            block = order[start : start + 64]
+            encoded = self._source.rows.read(rows[block])
+
+            def one(job: tuple[int, bytes | np.ndarray]) -> None:
+                number, data = job
+                use(number, self._decode_one(int(rows[number]), data))
+
+            jobs = list(zip(block.tolist(), encoded, strict=True))
+            pictures.in_parallel(one, jobs, small=sum(map(len, encoded)) < 4096 * len(encoded))
+
+    def _decode_one(self, row: int, data: bytes | np.ndarray) -> np.ndarray:
         if isinstance(data, np.ndarray):
             pixels = data.copy()
         else:
@@ -246,16 +264,14 @@ class _Shared:
         if not self._hashes[row].any():
             self._hashes[row] = np.frombuffer(pictures.digest(pixels), np.uint8)
             self._unsaved = True
-        return position, pixels
+        return pixels
 
     def learn(self, rows: np.ndarray, digests: np.ndarray) -> None:
         self._hashes[rows] = digests
         self._unsaved = True
 
     def digests(self, rows: np.ndarray, save: bool) -> np.ndarray:
-        unknown = rows[~self._hashes[rows].any(axis=1)]
-        for start in range(0, len(unknown), 256):
-            self.pixels(unknown[start : start + 256])
+        self.fetch(rows[~self._hashes[rows].any(axis=1)])
         if save:
             self.save()
         return self._hashes[rows]

@@ -181,6 +181,7 @@ class _Extraction:
             if self.batch_size == "auto":
                 self.batch_size = best_batch_size(encoder, self.pictures)
             part = shards.part(self.pictures, number)
+            self.pictures.subset(part).fetch()
             first = part.start
             while first < part.stop:
                 last = min(first + self.batch_size, part.stop)

@@ -97,6 +97,10 @@ class PixelStore:
         self._places: dict[int, tuple[int, int, int]] = {}  # row: (offset, height, width)
         self._lock = threading.Lock()
 
+    def has(self, row: int) -> bool:
+        """Whether there is no need to decode the row: it is here, or could not be kept anyway."""
+        return row in self._places or self._end >= self.limit
+
     def get(self, row: int) -> np.ndarray | None:
         place = self._places.get(row)
         if place is None:
@@ -110,7 +114,10 @@ class PixelStore:
 
     def put(self, row: int, pixels: np.ndarray) -> None:
         with self._lock:
-            if row in self._places or self._end + pixels.nbytes > self.limit:
+            if row in self._places:
+                return
+            if self._end + pixels.nbytes > self.limit:
+                self.limit = self._end
                 return
             try:
                 if self._file is None:

@@ -131,7 +131,7 @@ class ParquetRows:
         self.image = image
         self.names: list[str] = []
         self.identity = json.dumps(["parquet", image, [file_identity(file) for file in files]])
-        self._open = [pq.ParquetFile(file, memory_map=True) for file in files]
+        self._open = [pq.ParquetFile(file) for file in files]  # mapped files would stay in the resident memory
         self._groups = [(f, g) for f, file in enumerate(self._open) for g in range(file.num_row_groups)]
         counts = [self._open[f].metadata.row_group(g).num_rows for f, g in self._groups]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -261,11 +261,11 @@ def digits_source(split: str) -> Source:
 
     The file's order is by writer, so train and test come mostly from different hands.
     """
-    from sklearn.datasets import load_digits
-
     parts = {"train": slice(0, 1297), "test": slice(1297, None)}
     if split not in parts:
         raise UserError(f"digits: no split {split}; it has train and test")
+    from sklearn.datasets import load_digits  # takes a second
+
     bunch = load_digits()
     grey = np.rint(bunch.images[parts[split]] * (255 / 16)).astype(np.uint8)
     pixels = np.repeat(grey[..., None], 3, axis=3)

@@ -464,6 +464,8 @@ def test_a_picture_is_decoded_once_for_all_its_uses(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(pictures, "decode", counted)
     pets = load_pictures("pets", root=tmp_path)
     assert not decoded
+    pets.subset([8, 3]).fetch()
+    assert [where.split()[2] for where in decoded] == ["3", "8"]  # in the file's order
     for part in (pets, pets.subset([3, 1]), pets):
         part.fingerprint  # noqa: B018
         for i, pixels in enumerate(part.batch(slice(None))):
