@@ -1,0 +1,200 @@
+"""What is printed: the article's log character for character from the article's numbers, and the suite's additions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from papers.vit import scratch_curves as curves
+from papers.vit import scratch_lines as lines
+from papers.vit import scratch_recipe, scratch_verdicts
+from papers.vit.scratch_lines import Score
+from papers.vit.scratch_recipe import Recipe
+from shared import published
+from shared.record import Record
+
+# Unrounded accuracies that print as the article's; its gaps follow from such, not from the printed ones.
+ARTICLE = {
+    ("ViT", 1000): 39.04, ("ResNet", 1000): 54.56, ("ViT", 5000): 57.4, ("ResNet", 5000): 76.5,
+    ("ViT", 50000): 63.75, ("ResNet", 50000): 84.24,
+}  # fmt: skip
+SIZES = (1000, 5000, 50000)
+
+
+def one_run(accuracies: dict[tuple[str, int], float]) -> dict[tuple[str, int], Score]:
+    return {cell: Score([value], [value - 1], [2000]) for cell, value in accuracies.items()}
+
+
+def test_the_articles_log(published_log) -> None:
+    got = lines.header("cifar10", Recipe(), ("ViT", "ResNet"), 10)
+    got += lines.table(one_run(ARTICLE), SIZES, Recipe(), 10)
+    assert got == published_log("vit_part4_scratch")
+
+
+def test_a_cell_without_a_run_prints_a_dash() -> None:
+    scores = one_run({("ViT", 1000): 39.0, ("ResNet", 1000): 50.0, ("ViT", 50000): 60.0})
+    got = lines.table(scores, SIZES, Recipe(), 10)
+    assert got[1].split() == ["1,000", "100", "320", "39.0%", "50.0%", "+11.0"]
+    assert got[2].split() == ["5,000", "500", "64", "-", "-", "-"]
+    assert got[3].split() == ["50,000", "5,000", "6", "60.0%", "-", "-"]
+    assert got[4] == "  going from 1,000 to 50,000 images: ViT 39.0% -> 60.0% (+21.0)"
+
+
+def test_both_conventions_are_printed() -> None:
+    got = lines.cost_lines(("ViT", "ResNet"), Recipe(), 10)
+    assert "77,071,616 in layers with weights + 6,489,600 in attention products = 83.6M" in got[0]
+    assert "1.06 of a ResNet's" in got[2]
+
+
+def test_held_out_difference() -> None:
+    scores = {("ViT", 1000): Score([40.0, 42.0], [39.0, 40.5], [500, 750])}
+    got = lines.held_out_lines(scores)
+    assert got[1].split() == ["1,000", "ViT", "0", "500", "40.00%", "39.00%", "+1.00"]
+    assert got[3] == "  mean difference over 2 runs: +1.25 points"
+
+
+def test_standard_error_of_the_gap() -> None:
+    one = lines.gap_error(Score([40.0], [0.0], [1]), Score([55.0], [0.0], [1]), 5000)
+    assert one == pytest.approx((0.4 * 0.6 / 5000 + 0.55 * 0.45 / 5000) ** 0.5 * 100)
+    vit, resnet = Score([40.0, 41.0, 42.0], [0.0] * 3, [1] * 3), Score([50.0, 53.0, 53.0], [0.0] * 3, [1] * 3)
+    assert lines.gap_error(vit, resnet, 5000) == pytest.approx(1 / 3**0.5)  # gaps 10, 12, 11: deviation 1
+    text = "\n".join(lines.seed_lines({("ViT", 1000): vit, ("ResNet", 1000): resnet}, (1000,), 5000))
+    assert "ViT 41.00% ± 1.00 over 3 seeds" in text and "gap +11.00, standard error 0.58 over the seeds" in text
+
+
+@pytest.fixture
+def record(tmp_path: Path):
+    with Record("vit", "scratch", results=tmp_path, quiet=True) as opened:
+        yield opened
+
+
+def judged(record: Record, accuracies: dict[tuple[str, int], float], why: str | None = None) -> dict[str, str]:
+    numbers = published.load("vit", "scratch")
+    scratch_verdicts.judge_costs(record, numbers, Recipe(), 10)
+    scratch_verdicts.judge_accuracies(record, numbers, one_run(accuracies), 5000, why)
+    return {v.id: v.verdict for v in record.verdicts}
+
+
+def test_the_articles_numbers_are_all_equal(record: Record) -> None:
+    verdicts = judged(record, ARTICLE)
+    assert len(verdicts) == 18 and set(verdicts.values()) == {"equal"}
+
+
+def test_verdicts_tell_noise_from_a_difference(record: Record) -> None:
+    verdicts = judged(record, ARTICLE | {("ResNet", 1000): 50.5, ("ViT", 5000): 58.5})
+    assert verdicts["1,000 images/ResNet best"] == verdicts["1,000 images/ResNet - ViT"] == "differs"
+    assert verdicts["5,000 images/ViT best"] == verdicts["5,000 images/ResNet - ViT"] == "agrees"
+    assert verdicts["1,000 -> 50,000 images/ViT gains"] == "equal"
+
+
+def test_a_stand_in_is_not_comparable_and_a_missing_run_not_run(record: Record) -> None:
+    verdicts = judged(record, {("ViT", 1000): 39.0}, why="embedded digits")
+    assert verdicts["1,000 images/ViT best"] == "not comparable"
+    assert verdicts["5,000 images/ViT best"] == verdicts["1,000 images/ResNet - ViT"] == "not run"
+
+
+def test_several_seeds_widen_the_tolerance(record: Record) -> None:
+    numbers = published.load("vit", "scratch")
+    seeds = {
+        ("ResNet", 1000): Score([50.0, 52.0], [0.0] * 2, [1] * 2),
+        ("ViT", 1000): Score([39.0] * 2, [0.0] * 2, [1] * 2),
+    }
+    scratch_verdicts.judge_accuracies(record, numbers, seeds, 5000, None)
+    found = {v.id: v for v in record.verdicts}["1,000 images/ResNet best"]
+    # deviation 1.41; the article's is one more run, so 1.41^2 (1 + 1/2) beside two binomial variances
+    assert found.tolerance == pytest.approx(0.05 + 2 * (2 * 1.5 + 2 * 54.6 * 45.4 / 5000) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("data", "stand_in", "recipe", "why"),
+    [
+        ("cifar10", None, Recipe(), None),
+        ("cifar10", "a copy with fewer pictures", Recipe(), "a copy with fewer pictures"),
+        ("my/folder", None, Recipe(), "other pictures (my/folder)"),
+        ("cifar10", None, Recipe(steps=30, every=10), "another recipe (steps 30, every 10)"),
+    ],
+)
+def test_what_cannot_be_compared(data: str, stand_in: str | None, recipe: Recipe, why: str | None) -> None:
+    assert scratch_recipe.departure(data, stand_in, recipe) == why
+
+
+def test_schedule_values() -> None:
+    recipe = Recipe()
+    rates = [recipe.rate(step) for step in (0, 1, 250, 1375, 2500)]
+    assert rates == pytest.approx([0.0, 4e-6, 1e-3, 5e-4, 0.0], abs=1e-12)
+    assert [s for s in range(1, 2501) if recipe.validates(s)] == list(range(250, 2501, 250))
+    assert [s for s in range(1, 31) if Recipe(steps=30, warmup=5, every=20).validates(s)] == [20, 30]
+
+
+# ------------------------------------------------------------------------------------------------------------- curves
+
+
+def curve_file(folder: Path, model: str, size: int, points: dict[int, tuple[float, float]], best: tuple[float, int],
+               steps: int = 2500, seed: int = 0) -> None:  # fmt: skip
+    """A run's file with these (accuracy, smoothed loss) at these steps and this best."""
+    last = max(points)
+    losses: list[float] = []
+    for step, (_, loss) in sorted(points.items()):
+        losses += [loss] * (step - len(losses))  # hundreds of equal losses: the moving average has arrived
+    at = {step: accuracy for step, (accuracy, _) in points.items()} | {best[1]: best[0]}
+    content = {
+        "schema": 1, "complete": last == steps, "validation_pictures": 5000, "held_out_pictures": 5000,
+        "identity": vars(Recipe(steps=steps)) | {
+            "model": model, "size": size, "seed": seed, "variant": "float32",
+            "validation_sha256": scratch_recipe.CIFAR10_VALIDATION,
+        },
+        "validations": [{"step": s, "correct": round(a * 50)} for s, a in sorted(at.items())],
+        "losses": losses,
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{model}-{size}-seed{seed}.json").write_text(json.dumps(content))
+
+
+def article_curves(folder: Path) -> None:
+    for model, size, points, best in (
+        ("ViT", 1000, {500: (36.0, 1.272), 1500: (37.7, 0.08), 2500: (38.6, 0.004)}, (39.0, 2000)),
+        ("ResNet", 1000, {500: (47.5, 0.36), 1500: (53.3, 0.003), 2500: (54.1, 0.001)}, (54.6, 2000)),
+        ("ViT", 50000, {500: (41.5, 1.657), 1500: (57.7, 1.23), 2500: (63.8, 1.059)}, (63.8, 2500)),
+        ("ResNet", 50000, {500: (55.0, 1.047), 1500: (79.7, 0.594), 2500: (84.2, 0.432)}, (84.2, 2500)),
+    ):
+        curve_file(folder, model, size, points, best)
+
+
+def test_the_articles_curves(tmp_path: Path, published_log, record: Record) -> None:
+    article_curves(tmp_path)
+    found, damaged = curves.read(tmp_path, seed=0)
+    assert [curves.TITLE, *(c.line() for c in found)] == published_log("vit_part4_scratch_curves")
+    assert not damaged
+    curves.judge(record, published.load("vit", "scratch"), found)
+    accuracies = [v for v in record.verdicts if v.id.startswith("curve")]
+    losses = [v for v in record.verdicts if v.id.startswith("loss")]
+    assert len(accuracies) == len(losses) == 12
+    assert {v.verdict for v in accuracies} == {"equal"} and {v.verdict for v in losses} == {"not comparable"}
+
+
+def test_a_curve_cut_short_prints_what_it_has(tmp_path: Path) -> None:
+    curve_file(tmp_path, "ViT", 1000, {500: (36.0, 1.2), 750: (37.0, 0.9)}, (37.0, 750))
+    (tmp_path / "ResNet-1000-seed0.json").write_text('{"schema": 1, "identity": {"mod')
+    (tmp_path / "ViT-1000-seed0.machine.json").write_text("{}")
+    found, damaged = curves.read(tmp_path, seed=0)
+    assert found[0].line() == "   1,000 images  ViT    step 500: 36.0% / loss 1.200   best 37.0% at step 750"
+    assert "ends at step 750 of 2,500; start vit_part4_scratch.py again" in found[0].missing()
+    assert len(damaged) == 1 and "ResNet-1000-seed0.json: damaged curve" in damaged[0]
+
+
+def test_smoothing_is_an_exponential_moving_average() -> None:
+    assert curves.smooth([1.0, 0.0, 0.0]) == pytest.approx([1.0, 0.98, 0.9604])
+
+
+def test_figures_have_a_panel_a_size_and_their_twins(tmp_path: Path) -> None:
+    from papers.vit import scratch_figures
+
+    article_curves(tmp_path)
+    found, _ = curves.read(tmp_path, seed=0)
+    path = scratch_figures.draw_curves(found, tmp_path / "curves.png")
+    text = path.with_suffix(".svg").read_text()
+    assert path.read_bytes().startswith(b"\x89PNG") and "1,000 pictures" in text and "50,000 pictures" in text
+    path = scratch_figures.draw_sizes(found, published.load("vit", "scratch"), tmp_path / "sizes.png")
+    assert "ResNet, article" in path.with_suffix(".svg").read_text()
