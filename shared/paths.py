@@ -35,15 +35,16 @@ def data_root() -> Path | None:
 def atomic_write(path: Path, data: bytes | str) -> None:
     """Write `data` to `path` by way of a temporary file in the same folder: flush, fsync, rename.
 
-    Raises `UserError` that names the file when the folder cannot be written or the disk is full; an earlier file at
-    `path` is then untouched and no temporary file stays behind.
+    Text is written as UTF-8; what is not Unicode (an odd file name) is escaped. Raises `UserError` that names the file
+    when the folder cannot be written or the disk is full; an earlier file at `path` is then untouched and no temporary
+    file stays behind.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

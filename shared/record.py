@@ -74,6 +74,7 @@ class Record:
 
     def say(self, text: str = "") -> None:
         """One line or several, verbatim to the screen and the log."""
+        text = text.encode("utf-8", "backslashreplace").decode()  # a file name need not be UTF-8; a log must be
         self.lines += text.split("\n")
         if not self.quiet:
             print(text, flush=True)

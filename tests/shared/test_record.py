@@ -156,3 +156,13 @@ def test_outside_git_nothing_is_claimed(tmp_path, monkeypatch):
 def test_not_a_number_never_reaches_the_file(tmp_path):
     path = run(tmp_path)
     json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} in the JSON"))
+
+
+def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path, capsys):
+    odd = os.fsdecode(b"caf\xe9.png")
+    with Record("toy", "odd", results=tmp_path) as record:
+        record.say(odd)
+        record.results["name"] = odd
+    assert capsys.readouterr().out == "caf\\udce9.png\n"
+    assert (tmp_path / "toy" / "odd.log").read_text() == "caf\\udce9.png\n"
+    assert Record.load(tmp_path / "toy" / "odd.json")["results"]["name"] == odd
