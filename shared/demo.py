@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -46,7 +46,8 @@ class Config(cli.Common):
 class Step:
     """`command`: script and arguments, from the repository's root. `inputs`: patterns of files that it depends on.
 
-    `outputs`: files that it writes below the results folder. `about`: what is real and what a stand-in, and the cost.
+    `reads` and `outputs`: files below the results folder, of an earlier step and its own. `about`: what is real and
+    what a stand-in, and the cost.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Step:
     command: list[str]
     inputs: list[str]
     outputs: list[str]
+    reads: list[str] = field(default_factory=list)
     about: str = ""
 
 
@@ -64,17 +66,18 @@ def main(config: Config) -> int:
     state, failed, started = _read_state(results), [], time.perf_counter()
     for i, step in enumerate(steps, 1):
         print(f"[{i}/{len(steps)}] {step.title}" + (f"\n      {step.about}" if step.about else ""), flush=True)
-        key, kept = step_key(step), state.get(step.name, {})
-        if not config.again and kept.get("key") == key and kept.get("outputs") == _outputs(step, results):
+        key, kept = step_key(step, results), state.get(step.name, {})
+        if not config.again and kept.get("key") == key and kept.get("outputs") == _hashes(results, step.outputs):
             print(f"      kept: nothing it depends on has changed since {kept['ended']}, when it took {kept['took']} s")
             continue
         clock = time.perf_counter()
         code = run_step(step, results, verbose=config.verbose)
         took = round(time.perf_counter() - clock, 1)
         state.pop(step.name, None)
-        if code == 0 and all(_outputs(step, results).values()):
+        written = _hashes(results, step.outputs)
+        if code == 0 and all(written.values()):
             ended = datetime.now().isoformat(" ", "seconds")
-            state[step.name] = {"key": key, "outputs": _outputs(step, results), "ended": ended, "took": took}
+            state[step.name] = {"key": key, "outputs": written, "ended": ended, "took": took}
             print(f"      took {took} s")
         else:
             failed.append(step)
@@ -104,14 +107,15 @@ def read_plan(path: Path) -> tuple[str, list[Step]]:
         raise UserError(f"{path}: not a plan of steps ({error}); compare it with configs/demo.toml") from None
 
 
-def step_key(step: Step) -> str:
-    """sha256 over all that decides what the step computes: command, input files, interpreter and packages."""
+def step_key(step: Step, results: Path) -> str:
+    """sha256 over all that decides what the step computes: command, files, interpreter and packages."""
     files = sorted({path for pattern in step.inputs for path in _matching(step, pattern)})
     parts = [
         step.command,
         platform.python_version(),
         package_versions(),
         [(path.relative_to(ROOT).as_posix(), sha256_file(path)) for path in files],
+        _hashes(results, step.reads),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -133,10 +137,9 @@ def run_step(step: Step, results: Path, *, verbose: bool) -> int:
         ).returncode
 
 
-def _outputs(step: Step, results: Path) -> dict[str, str | None]:
-    """sha256 of what the step wrote; None for what is not there."""
-    paths = {name: results / name for name in step.outputs}
-    return {name: sha256_file(path) if path.is_file() else None for name, path in paths.items()}
+def _hashes(results: Path, names: list[str]) -> dict[str, str | None]:
+    """sha256 of each file below the results folder; None for what is not there."""
+    return {name: sha256_file(results / name) if (results / name).is_file() else None for name in names}
 
 
 def _read_state(results: Path) -> dict[str, dict]:

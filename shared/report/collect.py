@@ -79,6 +79,7 @@ class Experiment:
     files: list[dict] = field(default_factory=list)
     provenance: list[tuple[str, list[str]]] = field(default_factory=list)
     stand_ins: list[str] = field(default_factory=list)
+    answer: dict | None = None  # the figure that answers the question
 
     @property
     def verdicts(self) -> list[str]:
@@ -117,6 +118,11 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Repo
         listed = paper.experiments
         for name in [*(n for n in listed if n in mine), *(n for n in mine if n not in listed)]:
             found.append(read_experiment(mine[name], output, paper))
+        by_name = {e.name: e for e in found if e.paper == paper.name}
+        for experiment in by_name.values():
+            drawn_by = by_name.get(listed[experiment.name].figure_from) if experiment.name in listed else None
+            drawings = [figure for figure in drawn_by.figures if not figure["gallery"]] if drawn_by else []
+            experiment.answer = next(iter(experiment.figures + drawings), None)
         absent += [
             Absent(paper.name, entry.name, entry.title or words(entry.name), entry.run)
             for entry in listed.values()
@@ -164,7 +170,8 @@ def _fill(experiment: Experiment, data: dict, path: Path, base: Path, paper: Pap
     ]
     experiment.provenance = provenance(data["provenance"])
     used = data["provenance"].get("data", []) + data["provenance"].get("models", [])
-    experiment.stand_ins = [f"{item['name']}: {item['stand_in']}" for item in used if item.get("stand_in")]
+    stand_ins = [f"{item['name']}: {item['stand_in']}" for item in used if item.get("stand_in")]
+    experiment.stand_ins = list(dict.fromkeys(stand_ins))  # the parts of one data set say the same
 
 
 def _text(value: Any) -> str:

@@ -110,8 +110,8 @@ def figure(drawing: dict) -> dict[str, Any]:
 
 
 def card_figure(experiment: Experiment) -> Picture | None:
-    """The figure that answers the question: the first one that can be shown small."""
+    """The figure that answers the question, small; None where there is none or it cannot be shown."""
     try:
-        return thumbnail(experiment.figures[0]["files"]) if experiment.figures else None
+        return thumbnail(experiment.answer["files"]) if experiment.answer else None
     except ValueError:
         return None

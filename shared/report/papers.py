@@ -17,12 +17,16 @@ from shared.report.names import slug, words
 
 @dataclass(frozen=True)
 class Entry:
-    """One experiment as `paper.toml` lists it. `run` makes its result; an `optional` one is not missed."""
+    """One experiment as `paper.toml` lists it. `run` makes its result; an `optional` one is not missed.
+
+    `figure_from`: the experiment whose first drawing answers this one's question, when another script draws it.
+    """
 
     name: str
     title: str = ""
     run: str = ""
     optional: bool = False
+    figure_from: str = ""
 
 
 @dataclass(frozen=True)

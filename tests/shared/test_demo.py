@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,12 +97,21 @@ def test_an_input_that_matches_nothing_is_a_mistake_in_the_plan(plan):
         call(plan)
 
 
+def test_a_step_is_repeated_when_what_it_reads_of_another_has_changed(plan):
+    results = plan.parent / "results"
+    _, (_, step) = demo.read_plan(plan)
+    before = demo.step_key(replace(step, reads=["other.json"]), results)
+    results.mkdir()
+    (results / "other.json").write_text("{}")
+    assert demo.step_key(replace(step, reads=["other.json"]), results) != before
+
+
 def test_the_suites_own_plan_is_whole():
     data = tomllib.loads((ROOT / "configs" / "demo.toml").read_text())
     note, steps = demo.read_plan(ROOT / "configs" / "demo.toml")
     assert "demo" in note and len(steps) == len(data["steps"])
     for step in steps:
-        assert (ROOT / step.command[0]).is_file() and demo.step_key(step)
+        assert (ROOT / step.command[0]).is_file() and demo.step_key(step, ROOT / "results")
         for i, argument in enumerate(step.command):
             if argument == "--config":
                 assert (ROOT / step.command[i + 1]).is_file() and step.command[i + 1] in step.inputs
