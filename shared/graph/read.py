@@ -97,7 +97,7 @@ class Graph:
         left = {id for id, count in waiting.items() if count}
         path: list[str] = []
         # every node left has a parent that is left too, so walking up must come back to a node seen before
-        id = next(iter(left))
+        id = next(id for id in waiting if id in left)
         while id not in path:
             path.append(id)
             id = next(parent for parent in self.parents[id] if parent in left)

@@ -1,0 +1,221 @@
+"""`compare.py` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from papers.comparisons.compare import main
+from shared.paths import ROOT
+from shared.record import Record
+
+SCRIPT = ROOT / "papers" / "comparisons" / "compare.py"
+GRAPHS = ROOT / "papers" / "comparisons" / "graphs"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Run a command line; gives (exit code, stdout, stderr)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return ended.value.code or 0, output.out, output.err
+
+    return run
+
+
+def written(tmp_path: Path, change, name: str = "edited.json") -> Path:
+    data = json.loads((GRAPHS / "gpt2.json").read_text())
+    change(data)
+    path = tmp_path / name
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_a_published_pair_prints_its_report_and_is_judged(run, tmp_path: Path) -> None:
+    code, out, _ = run("graph:bert-base", "graph:vit-b16", "--results", tmp_path, "--strict")
+    assert code == 0
+    assert "ViT-B/16 has 23M fewer parameters than BERT Base: 4 layers added, 2 removed, 4 changed." in out
+    assert "31,514,112" in out and "31,120,896" in out
+    assert "150 equal, 0 agrees, 0 differs" in out
+    record = Record.load(tmp_path / "comparisons" / "bert-base-vs-vit-b16.json")
+    assert len(record["verdicts"]) == 150
+    assert record["results"]["contradictions"]
+    assert (tmp_path / "comparisons" / "bert-base-vs-vit-b16.log").read_text().strip() == out.strip()
+
+
+def test_as_published_prints_the_page(run, tmp_path: Path) -> None:
+    code, out, _ = run("bert-base", "vit-b16", "--as-published", "--markdown", "--results", tmp_path)
+    assert code == 0
+    assert "| Est. train cost | $0.197 | $0.105 |" in out
+    assert "- Added 4, removed 2, changed 5, unchanged 4" in out
+
+
+def test_json_has_every_row_and_nothing_else(run, tmp_path: Path) -> None:
+    code, out, _ = run("graph:gpt2", "graph:gpt2", "--json", "--results", tmp_path)
+    found = json.loads(out)["comparison"]
+    assert code == 0
+    assert [row["status"] for row in found["rows"]] == ["same"] * 12
+    assert found["deltas"]["parameters"] == 0
+    assert found["headline"].startswith("GPT-2 has as many parameters as GPT-2")
+
+
+def test_repeated_blocks_are_folded_and_unfolded(run, tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "tests" / "shared"))
+    from graphs import block
+
+    paths = []
+    for blocks in (3, 5):
+        path = tmp_path / f"b{blocks}.json"
+        path.write_text(json.dumps(block(blocks=blocks)))
+        paths.append(path)
+    out = run(*paths, "--results", tmp_path)[1]
+    assert "× 2: rows 3 to 8 come 2 times, to row 14" in out
+    assert "× 3: rows 15 to 20 come 3 times, to row 32" in out
+    assert "comes" not in run(*paths, "--results", tmp_path, "--all-rows")[1]
+
+
+def test_plan_is_one_json_object_with_its_assumptions(run) -> None:
+    code, out, _ = run("plan", GRAPHS / "gpt2.json", "--batch", "8", "--price-hour", "2.5")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["parameters"], found["macs"], found["layers"]) == (85_120_849, 48_382_083_072, 10)
+    assert found["assumptions"]["price_hour"] == 2.5
+    training = found["memory_bytes"]["training"]
+    assert training["weights"] == 4 * 85_120_849 == training["gradients"]
+    assert training["adam_states"] == 2 * training["weights"]
+    parts = ("weights", "gradients", "adam_states", "activations")
+    assert training["total"] == sum(training[part] for part in parts)
+    assert found["memory_bytes"]["batch"] == 8
+    assert set(found["gpus"]) == {"T4 16GB", "A100 40GB", "H100 80GB"}
+    assert found["training"]["dollars"] > 0
+    assert len(found["layer_list"]) == 12
+
+
+def test_plan_says_when_a_graph_does_not_pass_forward(run, tmp_path: Path) -> None:
+    path = written(tmp_path, lambda d: d["components"][10]["params"].update(inFeatures=512), "x.json")
+    found = json.loads(run("plan", path)[1])
+    assert found["forward_passes"] is False
+    assert found["forward_problem"] == "no: lm_head expects 512 features, gets 1 × 1024 × 768"
+    assert found["macs_unknown_in"] == ["linear-1"]
+    assert found["memory_bytes"]["lower_bound"] is True
+
+
+def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(f'left = "graph:gpt2"\nright = "graph:bert-base"\nbatch = 4\nresults = "{tmp_path}"\n')
+    assert "at batch 4" in run("--config", path)[1]
+    assert "at batch 6" in run("--config", path, "--batch", "6")[1]
+    path.write_text("btach = 4\n")
+    code, _, err = run("--config", path)
+    assert code == 2
+    assert "did you mean 'batch'?" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name two models"),
+        (("graph:gpt2",), "name two models"),
+        (("bert-bsae", "vit-b16"), "did you mean bert-base?"),
+        (("graph:nope", "vit-b16"), "the pages' graphs are bert-base, gpt2"),
+        (("none.json", "vit-b16"), "none.json: no such graph file"),
+        (("timm:", "vit-b16"), "nothing after the colon"),
+        (("timm:resnet50", "vit-b16", "--as-published"), "leave out --as-published"),
+        (("graph:gpt2", "graph:gpt2", "--markdown", "--json"), "choose one"),
+        (("gpt2", "gpt2", "--as-published", "--batch", "3"), "pages' own assumptions"),
+        (("graph:gpt2", "graph:gpt2", "--bacth", "3"), "did you mean --batch?"),
+        (("graph:gpt2", "graph:gpt2", "--batch", "many"), "invalid int value"),
+        (("graph:gpt2", "graph:gpt2", "--batch", "0"), "batch must be above 0"),
+        (("plan",), "name two models"),
+        (("zoo",), "name a folder"),
+        ((str(GRAPHS), "vit-b16"), "is a folder"),
+        (("hf:/nowhere/at/all", "vit-b16"), "neither a folder nor a repository"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_two(run, arguments, said) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert said in err
+    assert err.startswith("error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d["connections"].append({"from": "add-2", "to": "layerNorm-1"}), "the graph has a cycle"),
+        (lambda d: d["components"].pop(4), "which is no node"),
+        (lambda d: d["components"].append(d["components"][3]), "two nodes have the id"),
+        (lambda d: d["components"][4]["params"].update(numHeads=7), "768 features do not divide into 7 heads"),
+        (
+            lambda d: d["components"][1].update(type="conv2d", params={"outChannels": 3, "kernelSize": 1}),
+            "takes a picture",
+        ),
+        (lambda d: d["components"][10]["params"].update(outFeatures=-1), "whole number of at least 1"),
+    ],
+)
+def test_bad_graphs_are_one_line_and_exit_code_two(run, tmp_path: Path, change, said) -> None:
+    code, _, err = run(written(tmp_path, change), "graph:bert-base")
+    assert code == 2
+    assert said in err and "edited.json" in err
+    assert err.count("\n") == 1
+
+
+def test_a_failed_comparison_leaves_no_result(run, tmp_path: Path) -> None:
+    run(written(tmp_path, lambda d: d["components"].clear()), "graph:bert-base", "--results", tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_unknown_type_is_reported_and_in_no_total(run, tmp_path: Path) -> None:
+    path = written(tmp_path, lambda d: d["components"][7].update(type="quantumLayer"))
+    out = run(path, "graph:gpt2", "--results", tmp_path)[1]
+    assert "at least" in out
+    assert "quantumLayer × 1" in out
+    assert "unknown type 'quantumLayer': counted as unknown" in out
+
+
+def test_pages_writes_a_record_a_page(run, tmp_path: Path) -> None:
+    code, out, _ = run("pages", "--results", tmp_path, "--strict")
+    assert code == 0
+    assert out.count(" 0 differs") == 4
+    found = [Record.load(path) for path in sorted((tmp_path / "comparisons").glob("*.json"))]
+    assert sum(len(record["verdicts"]) for record in found) == 654
+
+
+def test_a_zoo_is_a_table_and_a_broken_file_a_line(run, tmp_path: Path) -> None:
+    for name in ("gpt2", "t5-small"):
+        (tmp_path / f"{name}.json").write_text((GRAPHS / f"{name}.json").read_text())
+    written(tmp_path, lambda d: d.update(realParamCount=85_000_000), "official.json")
+    (tmp_path / "broken.json").write_text("{")
+    code, out, _ = run("zoo", tmp_path, "--results", tmp_path / "r")
+    assert code == 0
+    assert "broken.json: not read:" in out
+    assert "1 of 1 official counts are met within 2%." in out
+    assert Record.load(tmp_path / "r" / "comparisons" / "zoo.json")["results"]["files"]["broken"]["read"] is False
+
+
+def test_graph_comparisons_import_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv[:1] = 'compare.py graph:bert-base graph:t5-small --html --results'.split()\n"
+        "from papers.comparisons.compare import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'numpy', 'tyro', 'transformers'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.stderr.strip().endswith("[]")
+    assert "page: " in done.stdout
+
+
+def test_the_script_runs_from_its_own_folder(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "compare.py", "plan", "graph:resnet-block"], cwd=SCRIPT.parent, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["parameters"] == 74_112

@@ -1,0 +1,109 @@
+"""The comparison page: escaped, self-contained, and as a browser shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from papers.comparisons.pages import page_graph
+from papers.comparisons.report import Report
+from papers.comparisons.view_html import as_html
+from papers.comparisons.view_text import as_markdown
+from shared.graph.measure import measure
+from shared.graph.read import parse
+from shared.paths import ROOT
+
+NASTY = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+def load(name: str, path: Path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+graphs = load("graphs_of_shared_tests", ROOT / "tests" / "shared" / "graphs.py")
+browser = load("browser_of_tests", ROOT / "tests" / "browser.py")
+
+
+def page(*names: str) -> str:
+    return as_html(Report(tuple(measure(page_graph(name)) for name in names)), {})
+
+
+def nasty() -> str:
+    data = json.loads(json.dumps(graphs.block()))
+    data["name"] = NASTY
+    for node in data["components"]:
+        node["name"] = NASTY
+    data["components"][4]["type"] = NASTY
+    model = measure(parse(data, NASTY))
+    return as_html(Report((model, model)), {})
+
+
+def test_names_with_markup_in_them_stay_text() -> None:
+    text = nasty()
+    assert "<script" not in text and "<img" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    markdown = as_markdown(Report((measure(parse(graphs.block() | {"name": NASTY + "|`x`"}, "f")),) * 2))
+    assert "<script" not in markdown and "\\|" in markdown
+
+
+def test_the_page_is_one_file_without_scripts_or_requests() -> None:
+    text = page("bert-base", "t5-small")
+    assert "<script" not in text
+    assert re.findall(r'(?:src|href)="', text) == []
+    assert "default-src 'none'" in text
+    assert text.count("<svg") == 2
+
+
+def test_every_row_has_its_status_as_a_word_and_a_colour() -> None:
+    text = page("bert-base", "t5-small")
+    rows = re.findall(r'<tr class="(\w+)">\s*<td class="number">.*?</b> (\w+)</span>', text, re.S)
+    assert len(rows) == 25
+    assert all(colour == word for colour, word in rows)
+    assert {word for _, word in rows} == {"added", "removed", "changed", "same"}
+
+
+def test_repetitions_are_in_the_page_but_folded() -> None:
+    models = tuple(measure(parse(graphs.block(blocks=blocks), "f")) for blocks in (3, 5))
+    text = as_html(Report(models), {})
+    assert "× 3</b> rows 15 to 20 come 3 times, to row 32" in re.sub(r"\s+", " ", text)
+    assert len(re.findall(r'<tr class="\w+ again">', text)) == 6 * (5 - 2)
+
+
+def test_the_drawing_has_a_box_a_layer_and_its_edges() -> None:
+    svg = page("gpt2", "gpt2").split("<svg")[1].split("</svg>")[0]
+    assert svg.count("<rect") == 12
+    assert svg.count('class="edge') == 13
+    assert "bracket" not in svg
+    folded = as_html(Report((measure(parse(graphs.block(blocks=4), "f")),) * 2), {}).split("<svg")[1]
+    assert "× 4</text>" in folded
+
+
+@pytest.mark.skipif(browser.chromium() is None, reason="chromium is not installed")
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    files = {"pair": page("bert-base", "t5-small"), "nasty": nasty()}
+    models = tuple(measure(parse(graphs.block(blocks=blocks), "f")) for blocks in (3, 5))
+    files["folded"] = as_html(Report(models), {})
+    for name, text in files.items():
+        (tmp_path / f"{name}.html").write_text(text)
+    with browser.Browser() as b:
+        for name in files:
+            for width in (360, 1280):
+                b.open(tmp_path / f"{name}.html", width=width, dark=width == 360)
+                assert b.errors == []
+                assert b.requests == [(tmp_path / f"{name}.html").as_uri()]
+                assert b.run("document.documentElement.scrollWidth") <= width
+        hidden = "[...document.querySelectorAll('tr.again')].filter(e => e.offsetParent !== null).length"
+        b.open(tmp_path / "folded.html")
+        assert b.run(hidden) == 0
+        b.run("document.getElementById('every').click()")
+        assert b.run(hidden) == 18
+        assert b.run("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(250, 249, 246)"
+        b.open(tmp_path / "folded.html", dark=True)
+        assert b.run("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(21, 23, 26)"
