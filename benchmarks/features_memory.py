@@ -5,6 +5,9 @@
 Claim: the memory is bounded by a batch and the features; 50,000 pictures need at most 300 MB more than 5,000. The
 network is a mean over the picture spread to 768 numbers, so that what is measured is the path around a model: reading,
 decoding, hashing, resizing to 64x64, shards. Cold caches in a temporary folder, one process a size.
+
+Measured (2 cores, torch 2.14.1, CIFAR-10 as lossless WebP): peak 639 MB and 802 MB, so 163 MB more, of which the
+features themselves are 131 MB; torch and the other libraries are most of the 639 MB.
 """
 
 from __future__ import annotations
