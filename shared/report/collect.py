@@ -21,7 +21,8 @@ from shared.report.provenance import provenance
 from shared.verdict import DIFFERS, VERDICTS, Verdict
 
 FOLD = 40  # an experiment with more verdicts than this starts folded, but for the groups in which something differs
-SPLIT = 30  # a source with more verdicts than this is split by the first part of its ids
+SPLIT = 30  # a source with more verdicts than this is split by the first part of its ids,
+PART = 8  # if the parts then have at least so many each, on average
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str])
         parts: dict[str, list[Verdict]] = {}
         for verdict in members:
             parts.setdefault(verdict.id.partition("/")[0], []).append(verdict)
-        if len(members) <= SPLIT or not 1 < len(parts) <= len(members) / 2:
+        if len(members) <= SPLIT or not 1 < len(parts) <= len(members) / PART:
             parts = {"": members}
         for part, own in parts.items():
             anchor = unique(f"{prefix}--{slug(f'{name} {part}')}", used)

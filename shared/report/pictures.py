@@ -35,7 +35,7 @@ def embed(files: list[Path], *, photographs: bool) -> Picture:
             with Image.open(BytesIO(data)) as image:
                 image.load()  # a file cut short shows here, not as half a picture
                 return Picture(_uri(Image.MIME[image.format], data), *image.size)
-        except (OSError, ValueError, UnidentifiedImageError) as error:
+        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             problems.append(f"{file.name}: {getattr(error, 'strerror', None) or error}")
     raise ValueError("; ".join(problems) or "no file is named")
 
@@ -51,7 +51,7 @@ def thumbnail(files: list[Path]) -> Picture:
                     buffer = BytesIO()
                     small.save(buffer, "WEBP", quality=82, method=4)
                     return Picture(_uri("image/webp", buffer.getvalue()), *small.size)
-            except (OSError, UnidentifiedImageError):
+            except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
                 continue  # the section says what is wrong with it
     return embed(files, photographs=False)
 
