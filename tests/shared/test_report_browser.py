@@ -92,6 +92,15 @@ def test_search_and_filters_narrow_the_rows_and_give_them_back(browser, page):
     assert browser.run("document.querySelectorAll('[aria-pressed=true]').length") == 0
 
 
+def test_a_count_at_the_top_leads_to_its_rows(browser, page):
+    browser.open(page)
+    browser.run("document.querySelector('[data-show=\"not comparable\"]').click()")
+    assert shown(browser) == ["beta/one"]
+    assert (
+        browser.run("document.querySelector('[data-filter=\"not comparable\"]').getAttribute('aria-pressed')") == "true"
+    )
+
+
 def test_a_link_to_a_folded_number_opens_it(browser, page):
     browser.open(page, fragment="#toy-table1--table-1-gamma--gamma-17")
     assert "gamma/17" in shown(browser)

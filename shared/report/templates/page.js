@@ -76,6 +76,14 @@
       apply();
     });
   }
+  // a count at the top of the page leads to its rows
+  for (const link of document.querySelectorAll("[data-show]")) {
+    link.addEventListener("click", () => {
+      input.value = "";
+      for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.filter === link.dataset.show));
+      apply();
+    });
+  }
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && document.body.classList.contains("filtering")) clear();
     if (event.key === "/" && !event.ctrlKey && !event.metaKey && document.activeElement !== input) {
