@@ -14,7 +14,7 @@ from typing import Any
 from shared.paths import ROOT
 
 PACKAGES = (
-    "torch", "torchvision", "transformers", "timm", "datasets", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow",
+    "torch", "torchvision", "transformers", "timm", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow",
     "safetensors", "huggingface_hub",
 )  # fmt: skip
 
