@@ -11,6 +11,7 @@ A step that cannot run, say for lack of a network, says why; the others still ru
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -29,6 +30,7 @@ from shared.paths import ROOT, atomic_write, results_dir, sha256_file
 from shared.provenance import package_versions
 from shared.report.page import build
 
+say = functools.partial(print, flush=True)  # in order with what the steps write themselves, also into a pipe
 STATE = ".steps"  # in the results folder: what each step depended on and wrote, as JSON
 
 
@@ -62,13 +64,13 @@ class Step:
 def main(config: Config) -> int:
     note, steps = read_plan(config.plan)
     results = Path(config.results or results_dir() / "demo").resolve()
-    print(f"{len(steps)} steps, then the report; results in {results}")
+    say(f"{len(steps)} steps, then the report; results in {results}")
     state, failed, started = _read_state(results), [], time.perf_counter()
     for i, step in enumerate(steps, 1):
-        print(f"[{i}/{len(steps)}] {step.title}" + (f"\n      {step.about}" if step.about else ""), flush=True)
+        say(f"[{i}/{len(steps)}] {step.title}" + (f"\n      {step.about}" if step.about else ""))
         key, kept = step_key(step, results), state.get(step.name, {})
         if not config.again and kept.get("key") == key and kept.get("outputs") == _hashes(results, step.outputs):
-            print(f"      kept: nothing it depends on has changed since {kept['ended']}, when it took {kept['took']} s")
+            say(f"      kept: nothing it depends on has changed since {kept['ended']}, when it took {kept['took']} s")
             continue
         clock = time.perf_counter()
         code = run_step(step, results, verbose=config.verbose)
@@ -78,19 +80,19 @@ def main(config: Config) -> int:
         if code == 0 and all(written.values()):
             ended = datetime.now().isoformat(" ", "seconds")
             state[step.name] = {"key": key, "outputs": written, "ended": ended, "took": took}
-            print(f"      took {took} s")
+            say(f"      took {took} s")
         else:
             failed.append(step)
-            print(f"      could not run (exit code {code}, after {took} s): its own line above says why")
+            say(f"      could not run (exit code {code}, after {took} s): its own line above says why")
         atomic_write(results / STATE, json.dumps(state, indent=1))
     clock = time.perf_counter()
     page = results / "report" / "index.html"
     missing = f" Could not run this time: {'; '.join(step.title for step in failed)}." if failed else ""
     build(results, page, note=note + missing)
-    print(f"report\n      took {time.perf_counter() - clock:.1f} s")
+    say(f"report\n      took {time.perf_counter() - clock:.1f} s")
     if failed:
-        print(f"{len(failed)} of {len(steps)} steps could not run: {', '.join(step.name for step in failed)}")
-    print(f"all of it took {time.perf_counter() - started:.0f} s; the page to open:\n{page}")
+        say(f"{len(failed)} of {len(steps)} steps could not run: {', '.join(step.name for step in failed)}")
+    say(f"all of it took {time.perf_counter() - started:.0f} s; the page to open:\n{page}")
     return 2 if failed else 0
 
 
