@@ -5,7 +5,8 @@
   const input = form.querySelector("input");
   const buttons = [...form.querySelectorAll("[data-filter]")];
   const hits = form.querySelector(".hits");
-  const experiments = [...document.querySelectorAll(".experiment")].map((node) => ({
+  let experiments = null; // read from the page at the first search, so that a long page opens quickly
+  const read = () => [...document.querySelectorAll(".experiment")].map((node) => ({
     node,
     rows: [...node.querySelectorAll("tr[data-verdict], tr[data-row]")].map((row) => {
       const box = row.closest(".group, .measured");
@@ -21,6 +22,7 @@
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = new Set(buttons.filter((b) => b.getAttribute("aria-pressed") === "true").map((b) => b.dataset.filter));
     const active = words.length > 0 || wanted.size > 0;
+    experiments ??= read();
     let shown = 0;
     let all = 0;
     for (const { node, rows, boxes } of experiments) {
