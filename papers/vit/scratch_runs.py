@@ -114,7 +114,7 @@ def train_all(bench: Bench, runs: list[Run], *, show_estimate: bool) -> list[Run
         if todo and rank == 0 and show_estimate:
             seconds = estimate(bench, todo[rank::world])
             print(
-                f"about {words(seconds)} for {len(todo)} runs of {bench.recipe.steps:,} steps"
+                f"about {words(seconds)} for {len(todo)} run{'s' * (len(todo) > 1)} of {bench.recipe.steps:,} steps"
                 + (f" on {world} ranks" if world > 1 else "")
                 + f" ({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
                 file=sys.stderr,

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Literal
 
 from shared import cli, published
-from shared.device import choose
 from shared.errors import UserError
 from shared.record import Record
 
@@ -70,11 +69,12 @@ def main(config: Config) -> Record | int:
 
     from papers.vit import scratch_data, scratch_lines, scratch_models, scratch_runs, scratch_verdicts
     from papers.vit.scratch_recipe import Recipe, departure
+    from shared.device import choose, rank_and_world
 
     check(config, scratch_models.NAMES)
     if config.threads:
         torch.set_num_threads(config.threads)
-    rank, _ = scratch_runs.rank_and_world()
+    rank, _ = rank_and_world()
     choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
     recipe = Recipe(
         steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,

@@ -77,16 +77,15 @@ def main(config: Config) -> Record:
         if config.figures:
             from papers.vit import scratch_figures
 
-            name = f"{config.experiment}-curves.png"
-            record.figure(
-                scratch_figures.draw_curves(found, record.figures_dir / name),
-                "Validation accuracy and smoothed training loss against the step, a panel for each number of pictures, "
-                "ViT and ResNet.",
-            )
             record.figure(
                 scratch_figures.draw_sizes(found, numbers, record.figures_dir / f"{config.experiment}-sizes.png"),
                 "Best validation accuracy against the number of training pictures, as in Figure 4: ViT and ResNet, "
                 "ours and the article's.",
+            )
+            record.figure(
+                scratch_figures.draw_curves(found, record.figures_dir / f"{config.experiment}-curves.png"),
+                "Validation accuracy and smoothed training loss against the step, a panel for each number of pictures, "
+                "ViT and ResNet.",
             )
         curves.judge(record, numbers, found)
         record.print_verdicts()

@@ -1,0 +1,192 @@
+"""A training step of the recipe against the usual loop, paired in one run: speed, the same losses, augmentation.
+
+    python benchmarks/scratch_step.py                   about 4 minutes on two quiet cores
+
+The usual loop: PIL pictures in a DataLoader with two workers, torchvision's RandomCrop, RandomHorizontalFlip, ToTensor,
+Normalize on each picture, float32, AdamW as it comes (neither fused nor channels_last). Ours: the variants of
+`vit_part4_scratch.py`. Networks and batch size (128) are the article's, pictures are random.
+
+Rounds are interleaved (every way takes its steps in turn), medians and ratios of medians are reported. `losses`: the
+largest difference between the usual loop and ours over the first 20 steps, with augmentation off on both sides.
+Writes benchmarks/scratch_step.json.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import tyro
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+from papers.vit import scratch_data, scratch_models
+from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
+from papers.vit.scratch_train import Trainer
+from shared.paths import atomic_write
+from shared.provenance import machine
+
+HERE = Path(__file__).parent
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Config:
+    models: tuple[str, ...] = scratch_models.NAMES
+    """networks to time"""
+    rounds: int = 5
+    """rounds of two steps for each way"""
+    losses: bool = True
+    """also compare 20 steps' losses"""
+    update: bool = True
+    """write benchmarks/scratch_step.json (models that were not timed keep their numbers)"""
+
+
+class Usual(Dataset):
+    """Pictures as a torchvision data set holds them: PIL, transformed one by one."""
+
+    def __init__(self, pictures: torch.Tensor, labels: torch.Tensor, augment: bool) -> None:
+        self.pictures = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in pictures]
+        self.labels = labels.tolist()
+        random = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()] if augment else []
+        self.transform = transforms.Compose([*random, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.transform(self.pictures[index]), self.labels[index]
+
+
+def usual_loop(
+    name: str, pictures: torch.Tensor, labels: torch.Tensor, order: list[int], augment: bool
+) -> Iterator[float]:
+    """Yields a step's loss; the recipe's schedule, the same initial weights as ours."""
+    recipe, model = Recipe(), scratch_models.build(name, attention="sdpa")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    loader = DataLoader(Usual(pictures, labels, augment), batch_size=recipe.batch, sampler=order, num_workers=2)
+    for step, (x, y) in enumerate(loader):
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.rate(step)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+
+
+def our_loop(name: str, variant: str, data: scratch_data.TrainingData, augment: bool = True) -> Iterator[float]:
+    extra = {} if augment else {"augment": lambda pictures, draws, pad: pictures}
+    trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
+    while True:
+        trainer.step()
+        yield trainer.fetch()
+
+
+def timed(loops: dict[str, Iterator[float]], rounds: int) -> dict[str, float]:
+    """Median seconds of a step of each loop; the first three of each (compilation, workers) do not count."""
+    for loop in loops.values():
+        for _ in range(3):
+            next(loop)
+    times: dict[str, list[float]] = {name: [] for name in loops}
+    for _ in range(rounds):
+        for name, loop in loops.items():
+            # the usual loop's workers fill their queue while the others compute; the first step empties it
+            for counts in (False, True, True):
+                started = time.perf_counter()
+                next(loop)
+                if counts:
+                    times[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def augmentation(pictures: torch.Tensor) -> dict[str, float]:
+    """Milliseconds for a batch of 128: one gather, the same per picture on tensors, torchvision on PIL pictures."""
+    batch = pictures[:128]
+    draws = scratch_data.draw_augmentation(0, 128, 0, 4)
+    pil = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in batch]
+    usual = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
+
+    def per_picture() -> torch.Tensor:
+        padded = F.pad(batch, (4, 4, 4, 4))
+        crops = [p[:, t : t + 32, x : x + 32] for p, t, x in zip(padded, draws.top, draws.left, strict=True)]
+        return torch.stack([c.flip(-1) if f else c for c, f in zip(crops, draws.flip, strict=True)])
+
+    assert torch.equal(per_picture(), scratch_data.crop_flip(batch, draws, 4))
+    ways: dict[str, Callable[[], object]] = {
+        "one gather": lambda: scratch_data.crop_flip(batch, scratch_data.draw_augmentation(0, 128, 0, 4), 4),
+        "per picture, tensors": per_picture,
+        "per picture, torchvision on PIL": lambda: [usual(p) for p in pil],
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(31):
+        for name, way in ways.items():
+            started = time.perf_counter()
+            way()
+            times[name].append(1e3 * (time.perf_counter() - started))
+    return {name: round(statistics.median(values[1:]), 3) for name, values in times.items()}
+
+
+def evaluation(name: str, variant: str, data: scratch_data.TrainingData) -> float:
+    """Seconds to score 5,000 pictures, the median of three."""
+    trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        trainer.correct(data.held_out)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times[1:])
+
+
+def main(config: Config) -> None:
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.randint(0, 256, (1000, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    labels = torch.arange(1000) % 10
+    train = scratch_data.Arrays(pictures, labels)
+    test = scratch_data.Arrays(pictures.repeat(5, 1, 1, 1), labels.repeat(5))
+    data = scratch_data.TrainingData(train, test, test, MEAN, STD, 10)
+    order = np.concatenate([scratch_data.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
+    path = HERE / "scratch_step.json"
+    result = json.loads(path.read_text()) if path.exists() else {"models": {}}
+    result |= {"machine": machine(), "torch": torch.__version__, "threads": torch.get_num_threads()}
+    result["augmentation_ms"] = ways = augmentation(pictures)
+    print("augmentation of 128 pictures, ms:", ways)
+    for name in config.models:
+        loops = {"usual": usual_loop(name, pictures, labels, order, augment=True)}
+        loops |= {variant: our_loop(name, variant, data) for variant in VARIANTS}
+        seconds = timed(loops, config.rounds)
+        entry = {"step_ms": {way: round(1e3 * s, 1) for way, s in seconds.items()},
+                 "faster": {way: round(seconds["usual"] / s, 2) for way, s in seconds.items()}}  # fmt: skip
+        for variant in ("float32", "bf16-compiled"):
+            one = evaluation(name, variant, data)
+            run = 2500 * seconds[variant] + 11 * one
+            entry[f"evaluation {variant}"] = {"seconds": round(one, 2), "share_of_run_each": round(one / run, 4),
+                                              "share_of_run_all_eleven": round(11 * one / run, 4)}  # fmt: skip
+        if config.losses:
+            usual = usual_loop(name, pictures, labels, order, augment=False)
+            wanted = [next(usual) for _ in range(20)]
+            for variant in ("float32", "float32-compiled"):
+                ours = our_loop(name, variant, data, augment=False)
+                entry[f"largest loss difference {variant}"] = max(abs(next(ours) - w) for w in wanted)
+        result["models"][name] = entry
+        print(name, json.dumps(entry, indent=1))
+    if all(name in result["models"] for name in scratch_models.NAMES):
+        for variant in VARIANTS:
+            steps = sum(result["models"][n]["step_ms"][variant] for n in scratch_models.NAMES) / 1e3
+            result.setdefault("six_runs_minutes_without_evaluation", {})[variant] = round(3 * 2500 * steps / 60, 1)
+        print("six runs, minutes:", result["six_runs_minutes_without_evaluation"])
+    if config.update:
+        atomic_write(path, json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config, description=__doc__))

@@ -1,0 +1,180 @@
+"""The scripts as a user starts them: what they write, what they refuse, kills and ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from papers.vit import scratch_checkpoint as files
+from papers.vit import vit_part4_scratch as script
+from papers.vit import vit_part4_scratch_curves as curves_script
+from shared.cli import parse, read_config
+from shared.errors import UserError
+from shared.paths import ROOT
+
+TINY = {
+    "data": "digits", "picture_size": 8, "sizes": (20, 40), "steps": 6, "warmup": 1, "batch": 16, "validation": 50,
+    "every": 3, "threads": 1, "device": "cpu",
+}  # fmt: skip
+
+
+def configured(results: Path, **changes) -> script.Config:
+    return script.Config(**TINY | {"results": results, "estimate": False} | changes)
+
+
+def command(results: Path, *more: str) -> list[str]:
+    flags = [str(ROOT / "papers" / "vit" / "vit_part4_scratch.py"), "--results", str(results), "--no-estimate"]
+    for key, value in TINY.items():
+        values = [str(v) for v in value] if isinstance(value, tuple) else [str(value)]
+        flags += [f"--{key.replace('_', '-')}", *values]
+    return [*flags, *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a tiny run of everything."""
+    results = tmp_path_factory.mktemp("scratch")
+    script.main(configured(results))
+    return results
+
+
+def curve_files(results: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (results / "vit" / "scratch").glob("*.json") if "machine" not in p.name}
+
+
+def test_results_say_where_they_come_from(finished: Path) -> None:
+    result = json.loads((finished / "vit" / "scratch.json").read_text())
+    assert set(result["results"]["runs"]) == {f"{m}-{n}-seed0" for m in ("ViT", "ResNet") for n in (20, 40)}
+    assert result["provenance"]["dtype"] == "float32" and result["provenance"]["data"][0]["stand_in"]
+    run = result["results"]["runs"]["ViT-20-seed0"]
+    assert run["starts"][0]["to_step"] == 6 and len(run["pictures_sha256"]["train_sha256"]) == 64
+    # the embedded digits are no CIFAR-10, and the recipe is shorter
+    assert {v["verdict"] for v in result["verdicts"]} <= {"not comparable", "not run"}
+    log = (finished / "vit" / "scratch.log").read_text()
+    assert "digits from scratch" in log and "the other 450 test pictures" in log
+
+
+def test_a_second_start_reads_what_is_finished(finished: Path, capsys: pytest.CaptureFixture) -> None:
+    before = curve_files(finished)
+    script.main(configured(finished))
+    assert "4 of 4 runs were found finished" in capsys.readouterr().out and curve_files(finished) == before
+
+
+def test_no_train_judges_what_is_there(finished: Path, capsys: pytest.CaptureFixture) -> None:
+    record = script.main(configured(finished, train=False, sizes=(20, 40, 80)))
+    assert "not run: ViT-80-seed0" in capsys.readouterr().out and len(record.results["runs"]) == 4
+
+
+def test_another_recipe_in_the_same_folder_is_refused(finished: Path) -> None:
+    with pytest.raises(UserError, match=r"belongs to another run \(steps is 6, asked for 9\)"):
+        script.main(configured(finished, steps=9))
+
+
+def test_the_estimate_leaves_the_runs_alone(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    script.main(configured(tmp_path, estimate=True, models=("ResNet",), sizes=(20,)))
+    assert "for 1 run of 6 steps (20 steps timed)" in capsys.readouterr().err
+    name = "ResNet-20-seed0.json"
+    assert curve_files(tmp_path)[name] == curve_files(finished)[name]
+
+
+def test_curves_of_the_run(finished: Path, capsys: pytest.CaptureFixture) -> None:
+    record = curves_script.main(curves_script.Config(results=finished))
+    out = capsys.readouterr().out
+    assert "      20 images  ViT    step 3: " in out and "0.98 of the old value" in out
+    assert (record.figures_dir / "scratch-curves.svg").exists()
+
+
+def test_seeds_are_repeats_with_a_spread(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    script.main(configured(tmp_path, seeds=2, sizes=(20,), steps=1, warmup=0, every=1))
+    assert "over 2 seeds" in capsys.readouterr().out
+    first, second = (json.loads(v) for k, v in sorted(curve_files(tmp_path).items()) if k.startswith("ViT"))
+    assert first["identity"]["train_sha256"] != second["identity"]["train_sha256"]
+    assert first["identity"]["validation_sha256"] == second["identity"]["validation_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": ("VGG",)}, "--models VGG: choose from ViT, ResNet"),
+        ({"sizes": (25,)}, "size 25 does not divide into 10 classes"),
+        ({"sizes": (5000,)}, "500 pictures a class are asked for"),
+        ({"validation": 0}, "--validation 0: must be at least 1"),
+        ({"warmup": 7}, "--warmup 7: must lie between 0 and --steps 6"),
+        ({"picture_size": 10}, "picture size 10 must be a multiple"),
+        ({"experiment": "../x"}, "a plain name is expected"),
+        ({"data": "/nowhere"}, "/nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        script.main(configured(tmp_path, **changes))
+
+
+def test_a_second_start_at_once_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "vit" / "scratch"
+    with files.only_start(folder), pytest.raises(UserError, match=f"another start .process {os.getpid()}. is training"):
+        script.main(configured(tmp_path))
+    script.main(configured(tmp_path, models=("ResNet",), sizes=(20,), steps=1, warmup=0, every=1))
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def resnets(results: Path) -> dict[str, bytes]:
+    """The ResNet's curves: processes of their own train only it, because importing transformers takes seconds."""
+    return {name: content for name, content in curve_files(results).items() if name.startswith("ResNet")}
+
+
+def test_killed_and_started_again_ends_with_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+    launch = [sys.executable, *command(tmp_path, "--models", "ResNet")]
+    process = subprocess.Popen(launch, env=environment(), stdout=subprocess.DEVNULL)
+    curve = tmp_path / "vit" / "scratch" / "ResNet-20-seed0.json"
+    until = time.monotonic() + 120
+    while not curve.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert curve.exists() and not (tmp_path / "vit" / "scratch.json").exists()
+    script.main(configured(tmp_path, models=("ResNet",)))
+    assert curve_files(tmp_path) == resnets(finished)
+
+
+def test_two_ranks_give_what_one_gives(finished: Path, tmp_path: Path) -> None:
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, *launch, *command(tmp_path, "--models", "ResNet")],
+        env=environment(), capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert curve_files(tmp_path) == resnets(finished)
+    assert done.stdout.count("== Section 4.3 in miniature") == 1  # one rank tells the story
+
+
+def test_the_command_line_is_frozen() -> None:
+    assert [f.name for f in dataclasses.fields(script.Config)] == [
+        "config", "results", "strict", "experiment", "data", "data_root", "test_split", "models", "sizes", "seeds",
+        "steps", "warmup", "batch", "validation", "every", "picture_size", "variant", "device", "threads", "estimate",
+        "train",
+    ]  # fmt: skip
+    config = parse(script.Config, ["--sizes", "100", "200", "--models", "ViT", "--no-train", "--variant", "bf16"])
+    assert config.sizes == (100, 200) and config.models == ("ViT",) and not config.train
+
+
+def test_the_defaults_are_the_articles_recipe_and_configurations_load() -> None:
+    from papers.vit.scratch_recipe import Recipe
+
+    defaults, article = script.Config(), Recipe()
+    assert all(getattr(defaults, key) == getattr(article, key) for key in
+               ("steps", "warmup", "batch", "validation", "every", "picture_size"))  # fmt: skip
+    demo = read_config(script.Config, ROOT / "configs" / "vit" / "scratch-demo.toml")
+    assert demo.data == "digits" and len(demo.sizes) == 2
+    assert read_config(script.Config, ROOT / "configs" / "vit" / "scratch.toml").sizes == defaults.sizes
