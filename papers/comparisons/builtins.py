@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from torch import nn
 from shared.errors import UserError
 from shared.graph.measure import Model
 from shared.graph.trace import trace
+from shared.paths import data_root
 
 Built = tuple[nn.Module, dict[str, torch.Tensor]]
 LENGTH = 512  # tokens, where a configuration has no longest sequence
@@ -149,17 +151,13 @@ def from_hub(spec: str, length: int | None = None) -> Model:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    local = Path(spec).expanduser()
-    if local.exists() and not (local / "config.json").is_file():
-        raise UserError(f"hf:{spec}: the folder has no config.json")
-    if not local.exists() and spec.count("/") != 1:
-        raise UserError(f"hf:{spec}: neither a folder nor a repository `owner/name`")
+    folder = _settings_folder(spec)
     try:
-        config = transformers.AutoConfig.from_pretrained(str(local) if local.exists() else spec)
+        config = transformers.AutoConfig.from_pretrained(str(folder))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"hf:{spec}: its configuration cannot be had ({_first_line(error)}); check the name and the network, or "
-            "name a local folder with config.json"
+            f"hf:{spec}: {folder / 'config.json'} cannot be used ({_first_line(error)}); it must be of a model that "
+            "transformers has itself"
         ) from None
 
     def build() -> Built:
@@ -169,6 +167,33 @@ def from_hub(spec: str, length: int | None = None) -> Model:
         return model, _hub_inputs(model, config, length)
 
     return _traced(build, spec.rstrip("/").rpartition("/")[2], f"hf:{spec}")
+
+
+def _settings_folder(spec: str) -> Path:
+    """The folder that holds the model's config.json: local, in the mirror, in the hub's cache, or fetched now."""
+    local = Path(spec).expanduser()
+    if local.exists():
+        if not (local / "config.json").is_file():
+            raise UserError(f"hf:{spec}: the folder has no config.json")
+        return local
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", spec):
+        raise UserError(f"hf:{spec}: neither a folder nor a repository `owner/name`")
+    root = data_root()
+    if root and (root / spec / "config.json").is_file():
+        return root / spec
+    from huggingface_hub import HfApi, hf_hub_download
+
+    try:
+        return Path(hf_hub_download(spec, "config.json", local_files_only=True)).parent
+    except Exception:
+        try:
+            HfApi().model_info(spec, timeout=20)  # fails at once where the download would try for a minute
+            return Path(hf_hub_download(spec, "config.json")).parent
+        except Exception as error:  # the HTTP client's own errors, whose classes differ between versions
+            raise UserError(
+                f"hf:{spec}: its config.json cannot be had ({_first_line(error)}); check the name and the network, or "
+                "name a local folder"
+            ) from None
 
 
 def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, torch.Tensor]:

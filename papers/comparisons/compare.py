@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -92,11 +91,7 @@ def compare(config: Compare) -> Record:
             evidence.page_beside(record, sources, report, pair)
         record.cannot_show(CANNOT_SHOW)
         if config.html:
-            from papers.comparisons.view_html import as_html
-
-            path = record.directory / f"{name}.html"
-            found = Counter(verdict.verdict for verdict in record.verdicts)
-            atomic_write(path, as_html(report, record.results, found, TAGLINES.get(pair or "", "")))
+            path = evidence.write_html(record, report, pair)
             print(f"page: {path}", file=sys.stderr if record.quiet else sys.stdout)
     if config.json:
         print(json.dumps(record.results | {"comparison": report.as_json()}, indent=1, ensure_ascii=False))
@@ -109,6 +104,9 @@ def build(sources: list[Source], config: Compare) -> Report:
     """Both sides measured under one convention."""
     convention = AS_PUBLISHED if config.as_published else RIGHT
     left, right = (source.model(convention, config.length) for source in sources)
+    if left.name == right.name and left.source != right.source:
+        for model in (left, right):
+            model.name = f"{model.name} ({model.source})"
     return Report(
         (left, right),
         PUBLISHED_COST if config.as_published else assumptions(config),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from papers.comparisons.contradictions import contradictions
 from papers.comparisons.options import positional
-from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, cells, page_graph
+from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, cells, page_graph
 from papers.comparisons.report import Report
 from papers.comparisons.sources import BUILTIN_NAMES, Source
-from papers.comparisons.view_text import disagreement_lines, grouped, table
+from papers.comparisons.view_text import as_text, disagreement_lines, grouped, table
 from shared import cli
 from shared.errors import UserError
 from shared.graph.convention import RIGHT
@@ -20,6 +21,7 @@ from shared.graph.explain import TOLERANCE, explain
 from shared.graph.measure import measure
 from shared.graph.names import dollars, short
 from shared.graph.read import read
+from shared.paths import atomic_write
 from shared.published import load
 from shared.record import Record
 
@@ -85,6 +87,16 @@ def page_beside(record: Record, sources: list[Source], report: Report, pair: str
     record.print_verdicts()
 
 
+def write_html(record: Record, report: Report, pair: str | None) -> Path:
+    """The report's page, beside the record."""
+    from papers.comparisons.view_html import as_html
+
+    path = record.directory / f"{record.experiment}.html"
+    found = Counter(verdict.verdict for verdict in record.verdicts)
+    atomic_write(path, as_html(report, record.results, found, TAGLINES.get(pair or "", "")))
+    return path
+
+
 def pages(config: Pages) -> int | None:
     """`compare.py pages`: one record a page."""
     differing = 0
@@ -99,9 +111,11 @@ def pages(config: Pages) -> int | None:
             results=config.results,
         ) as record:
             report = Report(models)  # type: ignore[arg-type]
-            record.say(report.title)
+            published = tuple(source.model(AS_PUBLISHED) for source in sources)
+            record.say("\n".join(as_text(Report(published, PUBLISHED_COST, page=True))))  # type: ignore[arg-type]
             record.results["comparison"] = report.as_json(every_row=False)
             page_beside(record, sources, report, pair)
+            write_html(record, report, pair)
             record.cannot_show("whether the graphs are the makers' own: they are drawn after the pages, and fit them.")
         record.say() if pair != list(PAIRS)[-1] else None
         differing += record.differs

@@ -6,6 +6,7 @@ were found by experiment: with them each of the 71 rows, all counts, all totals 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from papers.comparisons.report import BLANK, NO_SIDE, Report
@@ -50,7 +51,7 @@ PUBLISHED_COST = Assumptions(factor=1.3, reserved_gb=0.0, idle_floor=True)
 
 def page_graph(name: str) -> Graph:
     """One of the five graphs that the pages compare."""
-    return read(GRAPHS / f"{name}.json")
+    return replace(read(GRAPHS / f"{name}.json"), source=f"graph:{name}")
 
 
 def page_names() -> list[str]:

@@ -114,11 +114,14 @@ def changed_fields(left: Layer, right: Layer, *, by_name: bool = False) -> list[
     """`type` first, then the left side's settings in order, then those that only the right side has.
 
     Settings are compared by what they mean (`hiddenDim` of a feed-forward is its `embedDim`), or `by_name` of the key.
+    By meaning, layers of equal settings but unequal `parameters` (another input, a tie) are changed too.
     """
     first, second = (layer.settings if by_name else meaning(layer.type, layer.settings) for layer in (left, right))
     keys = [*first, *(key for key in second if key not in first)]
     absent = object()
     differing = [key for key in keys if first.get(key, absent) != second.get(key, absent)]
+    if not by_name and not differing and left.parameters != right.parameters:
+        differing = ["parameters"]
     return (["type"] if left.type != right.type else []) + differing
 
 

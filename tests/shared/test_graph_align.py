@@ -70,6 +70,12 @@ def test_settings_are_compared_by_meaning_or_by_name() -> None:
     assert changed_fields(left, right, by_name=True) == ["embedDim", "hiddenDim"]
 
 
+def test_equal_settings_with_unequal_parameters_are_changed() -> None:
+    left, right = (model(chain(("linear", {"outFeatures": 4}), shape=[1, size])).layers[1] for size in (8, 16))
+    assert changed_fields(left, right) == ["parameters"]
+    assert changed_fields(left, right, by_name=True) == []
+
+
 @settings(max_examples=60, deadline=None)
 @given(WORDS, WORDS)
 def test_any_two_lists_align_completely_in_order_and_at_least_cost(left: list[str], right: list[str]) -> None:
