@@ -40,7 +40,7 @@ def accuracy(title: str, outcomes: dict[str, dict], protocol: str, classes: int,
     axes.set_xlabel("labelled pictures a class, k")
     axes.set_ylabel("test accuracy, %")
     axes.set_title(title, loc="left")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower right")
     plots.save(figure, path)
     return f"{title}: few-shot accuracy of frozen models by pictures a class; bars: standard deviation over the draws"
 

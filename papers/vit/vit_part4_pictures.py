@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from shared import cli
 from shared.errors import UserError
 from shared.paths import results_dir
 from shared.record import Record
+
+if TYPE_CHECKING:
+    from shared.data import PictureSet
 
 
 @dataclass
@@ -43,6 +47,7 @@ def main(config: Config) -> Record:
     result = Record.load(path)
     if not isinstance(result["results"].get("data"), dict):
         raise UserError(f"{path}: not a few-shot result; name one with --result (make fewshot writes it)")
+    shown = find_draw(config, path, result) if config.data != "none" else None
     suffix = result["experiment"].removeprefix("fewshot")
     with Record(
         "vit", f"pictures{suffix}", config=config, results=config.results,
@@ -51,22 +56,34 @@ def main(config: Config) -> Record:
         record.seed = result["provenance"]["seed"]
         record.say(f"== figures of {result['experiment']} (seed {record.seed}) ==")
         for title, kept in result["results"]["data"].items():
-            name = f"fewshot{suffix}-{_slug(title)}.png"
             protocol = "article" if all(o["article"] for o in kept["outcomes"].values()) else "big_vision"
-            caption = figures.accuracy(title, kept["outcomes"], protocol, kept["classes"], record.figures_dir / name)
-            record.figure(record.figures_dir / name, caption)
-            record.say(f"  {name}: {caption}")
-        if config.data != "none":
-            show_draw(record, config, path, result)
+            figure = record.figures_dir / f"fewshot{suffix}-{_slug(title)}.png"
+            caption = figures.accuracy(title, kept["outcomes"], protocol, kept["classes"], figure)
+            record.figure(figure, caption)
+            record.say(f"  {figure.name}: {caption}")
+        if shown is not None:
+            names = [shown.class_names[label] for label in shown.labels]
+            title = f"{config.data}: all {len(shown)} training pictures of {config.shots}-shot draw {config.draw + 1}"
+            sheet = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
+            figures.sheet(shown.batch(range(len(shown))), names, title, sheet)
+            caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
+            record.figure(sheet, caption, kind="gallery")
+            record.use_data(
+                config.data, split="train", source=shown.source, pictures=len(shown), fingerprint=shown.fingerprint,
+                stand_in=shown.stand_in,
+            )  # fmt: skip
+            record.results["pictures"] = [{"class": c, "file": f} for c, f in zip(names, shown.names, strict=True)]
+            record.say(f"  {sheet.name}: {caption}")
+            for c, file in zip(names, shown.names, strict=True):
+                record.say(f"    {c:<28} {file}")
         record.cannot_show(
             "whether another draw would do better: it is one of several, whose spread is in the figures."
         )
     return record
 
 
-def show_draw(record: Record, config: Config, path: Path, result: dict) -> None:
-    """The sheet of one draw, its pictures checked against the result."""
-    from papers.vit import fewshot_figures as figures
+def find_draw(config: Config, path: Path, result: dict) -> PictureSet:
+    """The pictures of one draw. UserError: the result has no such draw, or its pictures are not to be had."""
     from shared.data import load_pictures
 
     kept = result["results"]["data"].get(config.data)
@@ -77,7 +94,6 @@ def show_draw(record: Record, config: Config, path: Path, result: dict) -> None:
     if not 0 <= config.draw < len(draws):
         known = ", ".join(f"{k} ({len(d)} draws)" for k, d in kept["rows"]["draws"].items())
         raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
-    rows = np.array(draws[config.draw].split(), dtype=np.int64)
     pictures = load_pictures(kept["spec"], "train", root=config.data_root)
     expected = next(
         d["fingerprint"] for d in result["provenance"]["data"] if d["name"] == config.data and d["split"] == "train"
@@ -85,24 +101,7 @@ def show_draw(record: Record, config: Config, path: Path, result: dict) -> None:
     used = _used_rows(kept["rows"])
     if len(pictures) <= used.max() or pictures.subset(used).fingerprint != expected:
         raise UserError(f"{kept['spec']}: not the pictures that {path.name} was computed from; set PAPERS_DATA as then")
-    shown = pictures.subset(rows)
-    names = [shown.class_names[label] for label in shown.labels]
-    suffix = result["experiment"].removeprefix("fewshot")
-    name = f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
-    title = f"{config.data}: all {len(rows)} training pictures of {config.shots}-shot draw {config.draw + 1}"
-    figures.sheet(shown.batch(range(len(shown))), names, title, record.figures_dir / name)
-    caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
-    record.figure(record.figures_dir / name, caption, kind="gallery")
-    record.use_data(
-        config.data, split="train", source=shown.source, pictures=len(shown), fingerprint=shown.fingerprint,
-        stand_in=shown.stand_in,
-    )  # fmt: skip
-    record.results["pictures"] = [
-        {"class": c, "row": int(row), "file": file} for c, row, file in zip(names, rows, shown.names, strict=True)
-    ]
-    record.say(f"  {name}: {caption}")
-    for c, file in zip(names, shown.names, strict=True):
-        record.say(f"    {c:<28} {file}")
+    return pictures.subset(np.array(draws[config.draw].split(), dtype=np.int64))
 
 
 def _used_rows(rows: dict) -> np.ndarray:

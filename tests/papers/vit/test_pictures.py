@@ -1,0 +1,159 @@
+"""The pictures script shows what a few-shot result used, and refuses other pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from papers.vit import fewshot_figures
+from papers.vit import vit_part4_fewshot as fewshot
+from papers.vit import vit_part4_pictures as script
+from shared.errors import UserError
+from shared.record import Record
+
+COLOURS = {"british shorthair": (200, 40, 40), "pug": (40, 200, 40), "shiba inu": (40, 40, 200)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Pictures of one colour a class, none like another."""
+    root, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for part, count in (("train", 8), ("test", 3)):
+        for name, colour in COLOURS.items():
+            (root / "breeds" / part / name.replace(" ", "_")).mkdir(parents=True)
+            for i in range(count):
+                pixels = np.clip(rng.normal(colour, 8, (12, 10, 3)), 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(root / "breeds" / part / name.replace(" ", "_") / f"{i}.png")
+    return root / "breeds"
+
+
+@pytest.fixture(scope="module")
+def made(folder, tmp_path_factory) -> Path:
+    """A few-shot result over `folder`, the network a fake."""
+    from papers.vit import fewshot_run
+
+    identity = SimpleNamespace(
+        name="fake", dim=360, preprocessing="none", revision="r", weights_sha256="0" * 64, stand_in="a fake network"
+    )
+    root = tmp_path_factory.mktemp("made")
+    sizes = {"pool": 4, "selection": 2, "shots": (1, 4), "draws": 3, "big_vision_shots": (1, 4)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fewshot_run.features, "deferred", lambda *a, **o: SimpleNamespace(identity=identity))
+        patch.setattr(
+            fewshot_run.features,
+            "extract",
+            lambda e, pictures, choice, say=None: pictures.arrays().reshape(len(pictures), -1).astype(np.float32),
+        )
+        patch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
+        fewshot.main(
+            fewshot.Config(
+                models=("wheel:fake",), data=(str(folder),), results=root, device="cpu", experiment="fewshot-toy",
+                **sizes,
+            )
+        )  # fmt: skip
+    return root
+
+
+@pytest.fixture
+def results(made, tmp_path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(made / "vit", tmp_path / "vit")
+    return tmp_path
+
+
+@pytest.fixture
+def config(results) -> script.Config:
+    return script.Config(result="fewshot-toy", data="breeds", results=results)
+
+
+def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_bytes_again(config, results):
+    script.main(config)
+    folder = results / "vit" / "figures"
+    rows = json.loads((results / "vit" / "fewshot-toy.json").read_text())["results"]["data"]["breeds"]["rows"]
+    record = json.loads((results / "vit" / "pictures-toy.json").read_text())
+    assert [p["class"] for p in record["results"]["pictures"]] == sorted(COLOURS)
+    drawn = script.find_draw(
+        config, results / "vit" / "fewshot-toy.json", Record.load(results / "vit/fewshot-toy.json")
+    )
+    assert drawn._rows.tolist() == [int(row) for row in rows["draws"]["1"][0].split()]
+    assert drawn.names == [p["file"] for p in record["results"]["pictures"]]
+    page = Image.open(folder / "fewshot-toy-breeds-1-shot.png").convert("RGB")
+    for i, colour in enumerate(COLOURS.values()):  # the cells' colours are their classes'
+        x = fewshot_figures.MARGIN + i * (fewshot_figures.CELL + fewshot_figures.MARGIN) + fewshot_figures.CELL // 2
+        measured = page.getpixel((x, 24 + fewshot_figures.MARGIN + fewshot_figures.CELL // 2))
+        assert np.abs(np.array(measured) - colour).max() < 40
+    assert [f["kind"] for f in record["figures"]] == ["figure", "gallery"]
+    assert record["provenance"]["data"][0]["pictures"] == 3
+
+    names = ["fewshot-toy-breeds-1-shot.png", "fewshot-toy-breeds.png", "fewshot-toy-breeds.svg"]
+    assert sorted(p.name for p in folder.iterdir()) == names
+    svg = (folder / "fewshot-toy-breeds.svg").read_text()
+    for text in ("fake (stand-in)", "chance", "labelled pictures a class, k", "test accuracy, %"):
+        assert text in svg
+    first = {p.name: p.read_bytes() for p in folder.iterdir()}
+    script.main(config)
+    assert first == {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_another_draw_is_another_training_set(config, results):
+    path = results / "vit" / "fewshot-toy.json"
+    sets = [script.find_draw(replace(config, shots=4, draw=draw), path, Record.load(path)) for draw in (0, 2)]
+    assert [len(s) for s in sets] == [12, 12]
+    assert sets[0].names != sets[1].names or sets[0].fingerprint != sets[1].fingerprint
+
+
+def test_seven_models_differ_without_colour():
+    assert len({style[:2] for style in fewshot_figures.STYLES}) == 7
+    for _, _, colour in fewshot_figures.STYLES:
+        assert re.fullmatch(r"#(..)\1\1", colour)  # a grey
+
+
+def test_pets_size_sheet_stays_below_a_megabyte(tmp_path):
+    """37 breeds, the longest name, pictures as busy as photographs: noise at a quarter of the resolution."""
+    rng = np.random.default_rng(0)
+    pictures = [
+        np.asarray(Image.fromarray(rng.integers(0, 256, (28, 28, 3), dtype=np.uint8)).resize((224, 224)))
+        for _ in range(37)
+    ]
+    fewshot_figures.sheet(pictures, ["staffordshire bull terrier"] * 37, "title", tmp_path / "sheet.png")
+    assert (tmp_path / "sheet.png").stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"result": "fewshot"}, "no such result"),
+        ({"data": "Oxford-IIIT Pets"}, "--data takes one of: breeds, none"),
+        ({"shots": 7}, r"it has k = 1 \(3 draws\), 4 \(3 draws\)"),
+        ({"draw": 3}, "no draw 3 at k = 1"),
+    ],
+)
+def test_what_the_result_does_not_have_is_refused(config, changes, message):
+    with pytest.raises(UserError, match=message):
+        script.main(replace(config, **changes))
+
+
+def test_changed_pictures_are_refused(config, results, folder):
+    result = results / "vit" / "fewshot-toy.json"
+    data = json.loads(result.read_text())
+    for entry in data["provenance"]["data"]:
+        entry["fingerprint"] = "0" * 64
+    result.write_text(json.dumps(data))
+    with pytest.raises(UserError, match="not the pictures"):
+        script.main(config)
+
+
+def test_another_result_is_refused(config, results):
+    (results / "vit" / "tables.json").write_text(
+        json.dumps(json.loads((results / "vit" / "fewshot-toy.json").read_text()) | {"results": {}})
+    )
+    with pytest.raises(UserError, match="not a few-shot result"):
+        script.main(replace(config, result="tables"))
