@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0  # a busy machine is slow, a dead browser is noticed at once
 # the descriptors move out of the way before they take their places: one of them may be 3 or 4 already
 PLACE_PIPE = """
 import os, sys, fcntl

@@ -9,12 +9,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from recorded import recorded_results
 
 from shared import cli
 from shared.paths import ROOT
+from shared.record import Record
+from shared.verdict import VERDICTS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCES = re.findall(r"^```sh\n(.*?)^```", README, re.M | re.S)
@@ -35,6 +39,18 @@ def test_links_lead_somewhere():
                 assert target[1:] in headings, target
             elif not target.startswith("https://"):
                 assert (ROOT / target.partition("#")[0]).exists(), target
+
+
+def test_the_results_table_says_what_the_evidence_says():
+    rows = re.findall(r"^\| [^|]+ \| ([^|]*) \|.*\]\((results/[^)]+\.json)\)", README, re.M)
+    recorded = {path.relative_to(ROOT).as_posix() for path in recorded_results()}
+    assert recorded <= {path for _, path in rows}, "a committed result has no row; README's table is to be renewed"
+    for shown, path in rows:
+        if path not in recorded:
+            continue  # run again since: no longer what was committed
+        found = Counter(verdict["verdict"] for verdict in Record.load(ROOT / path)["verdicts"])
+        says = ", ".join(f"{found[name]:,} {name}" for name in VERDICTS if found[name]) or "measured only"
+        assert shown == says, path
 
 
 def test_every_target_has_its_line_and_no_other_is_named():
