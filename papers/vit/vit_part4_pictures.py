@@ -55,12 +55,6 @@ def main(config: Config) -> Record:
     ) as record:  # fmt: skip
         record.seed = result["provenance"]["seed"]
         record.say(f"== figures of {result['experiment']} (seed {record.seed}) ==")
-        for title, kept in result["results"]["data"].items():
-            protocol = "article" if all(o["article"] for o in kept["outcomes"].values()) else "big_vision"
-            figure = record.figures_dir / f"fewshot{suffix}-{_slug(title)}.png"
-            caption = figures.accuracy(title, kept["outcomes"], protocol, kept["classes"], figure)
-            record.figure(figure, caption)
-            record.say(f"  {figure.name}: {caption}")
         if shown is not None:
             names = [shown.class_names[label] for label in shown.labels]
             title = f"{config.data}: all {len(shown)} training pictures of {config.shots}-shot draw {config.draw + 1}"
@@ -76,6 +70,12 @@ def main(config: Config) -> Record:
             record.say(f"  {sheet.name}: {caption}")
             for c, file in zip(names, shown.names, strict=True):
                 record.say(f"    {c:<28} {file}")
+        for title, kept in result["results"]["data"].items():
+            protocol = "article" if all(o["article"] for o in kept["outcomes"].values()) else "big_vision"
+            figure = record.figures_dir / f"fewshot{suffix}-{_slug(title)}.png"
+            caption = figures.accuracy(title, kept["outcomes"], protocol, kept["classes"], figure)
+            record.figure(figure, caption)
+            record.say(f"  {figure.name}: {caption}")
         record.cannot_show(
             "whether another draw would do better: it is one of several, whose spread is in the figures."
         )

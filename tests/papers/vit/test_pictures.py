@@ -90,7 +90,7 @@ def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_byt
         x = fewshot_figures.MARGIN + i * (fewshot_figures.CELL + fewshot_figures.MARGIN) + fewshot_figures.CELL // 2
         measured = page.getpixel((x, 24 + fewshot_figures.MARGIN + fewshot_figures.CELL // 2))
         assert np.abs(np.array(measured) - colour).max() < 40
-    assert [f["kind"] for f in record["figures"]] == ["figure", "gallery"]
+    assert [f["kind"] for f in record["figures"]] == ["gallery", "figure"]
     assert record["provenance"]["data"][0]["pictures"] == 3
 
     names = ["fewshot-toy-breeds-1-shot.png", "fewshot-toy-breeds.png", "fewshot-toy-breeds.svg"]
