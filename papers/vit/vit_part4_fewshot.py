@@ -94,13 +94,13 @@ def main(config: Config) -> Record:
         choice = device.choose(config.device, config.dtype)
         article = config.lambdas if config.protocol != "big_vision" else ()
         authors = config.big_vision_shots if config.protocol != "article" else ()
-        models = [run.open_model(spec, choice, compile=config.compile) for spec in config.models]
         sizes = Sizes(config.pool, config.selection, config.test)
         data = [
             run.open_data(name, config.data_root, sizes, config.shots, config.draws, config.seed, authors,
                           config.big_vision_seeds)
             for name in config.data
         ]  # fmt: skip
+        models = [run.open_model(spec, choice, compile=config.compile) for spec in config.models]
         if rank == 0:
             pictures = sum(len(d.used) + len(d.test) for d in data)
             print(

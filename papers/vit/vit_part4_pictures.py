@@ -44,6 +44,9 @@ def main(config: Config) -> Record:
     path = Path(config.result)
     if path.suffix != ".json":
         path = Path(config.results or results_dir()) / "vit" / f"{config.result}.json"
+    if not path.exists():
+        there = ", ".join(sorted(p.stem for p in path.parent.glob("fewshot*.json"))) or "none yet"
+        raise UserError(f"{path}: no such result; make fewshot writes it; --result takes one that is there: {there}")
     result = Record.load(path)
     if not isinstance(result["results"].get("data"), dict):
         raise UserError(f"{path}: not a few-shot result; name one with --result (make fewshot writes it)")
