@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from papers.comparisons.contradictions import contradictions
@@ -11,7 +11,7 @@ from papers.comparisons.options import positional
 from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, cells, page_graph
 from papers.comparisons.report import Report
 from papers.comparisons.sources import BUILTIN_NAMES, Source
-from papers.comparisons.view_text import as_text, disagreement_lines, grouped, table
+from papers.comparisons.view_text import as_text, disagreement_lines, grouped, row_cells, table
 from shared import cli
 from shared.errors import UserError
 from shared.graph.convention import RIGHT
@@ -64,6 +64,7 @@ def page_beside(record: Record, sources: list[Source], report: Report, pair: str
              dollars(train_cost(ours, assumed).dollars), dollars(train_cost(theirs, PUBLISHED_COST).dollars)]
         )  # fmt: skip
     record.say("\n".join(table(rows)))
+    record.table("Counted rightly, and as the comparison pages count", rows[0], rows[1:])
     lines: list[str] = []
     found = {}
     for graph, ours, theirs in zip(graphs, right, published, strict=True):
@@ -80,6 +81,7 @@ def page_beside(record: Record, sources: list[Source], report: Report, pair: str
     for one in wrong:
         record.say(f"  - {one.claim}\n      {one.arithmetic}")
     record.results["contradictions"] = [asdict(one) for one in wrong]
+    record.table("What contradicts the page", ["the page says", "the arithmetic"], [astuple(one) for one in wrong])
     printed = cells(page)
     record.results["cells"] = printed
     for id, number in load("comparisons", pair).numbers.items():
@@ -94,7 +96,22 @@ def write_html(record: Record, report: Report, pair: str | None) -> Path:
     path = record.directory / f"{record.experiment}.html"
     found = Counter(verdict.verdict for verdict in record.verdicts)
     atomic_write(path, as_html(report, record.results, found, TAGLINES.get(pair or "", "")))
+    record.file(path, "side by side, both graphs drawn")
     return path
+
+
+def show(record: Record, report: Report) -> None:
+    """For the suite's report: the parameters drawn, both sides and the aligned layers as tables."""
+    from papers.comparisons.figure import draw
+
+    path = record.figures_dir / f"{record.experiment}.png"
+    record.figure(path, draw(report, path))
+    keys = [key for key in report.sides[0].cells if key != "name"]
+    names = [model.name for model in report.models]
+    record.table("Both sides", ["", *names], [[key, *(side.cells[key] for side in report.sides)] for key in keys])
+    head, *rows = row_cells(report)
+    padded = [row + [""] * (len(head) - len(row)) for row in rows]
+    record.table("Layer by layer, counted rightly", head, padded, note=report.row_count_line)
 
 
 def pages(config: Pages) -> int | None:
@@ -114,6 +131,7 @@ def pages(config: Pages) -> int | None:
             published = tuple(source.model(AS_PUBLISHED) for source in sources)
             record.say("\n".join(as_text(Report(published, PUBLISHED_COST, page=True))))  # type: ignore[arg-type]
             record.results["comparison"] = report.as_json(every_row=False)
+            show(record, report)
             page_beside(record, sources, report, pair)
             write_html(record, report, pair)
             record.cannot_show("whether the graphs are the makers' own: they are drawn after the pages, and fit them.")
@@ -166,6 +184,7 @@ def zoo(config: Zoo) -> Record:
                     + (f"what would close it to {told.left:+.2%}: {words}" if words else "no rule explains it")
                 )
         record.say("\n".join(table(rows)))
+        record.table("Every graph file", rows[0], rows[1:])
         official = [one["official"] for one in found.values() if one.get("official")]
         within = sum(one["within"] for one in official)
         record.say(f"\n{within} of {len(official)} official counts are met within {TOLERANCE:.0%}.")
@@ -198,6 +217,7 @@ def builtin_models(config: Builtins) -> Record:
                 "inputs": [layer.output for layer in model.inputs],
             }  # fmt: skip
         record.say("\n".join(table(rows)))
+        record.table("Every built-in model", rows[0], rows[1:])
         record.use_device("meta", "float32", "nothing is computed: shapes, parameters and operations alone")
         record.cannot_show("measured speed: operations are counted, not timed.")
     return record

@@ -24,7 +24,7 @@ def as_text(report: Report, *, folded: bool = True) -> list[str]:
     lines += ["", f"Deltas ({report.relative})"]
     lines += [f"  Parameters: {report.parameter_delta}", f"  Layers: {report.layer_delta}", f"  {_counts(report)}"]
     lines += ["", f"  {report.gpu_note}", "", "Layer by layer", f"  {report.row_count_line}"]
-    lines += table(_rows(report, folded))
+    lines += table(row_cells(report, folded=folded))
     if report.remarks:
         lines += ["", "Noticed on the way", *(f"  - {line}" for line in grouped(report.remarks))]
     lines += ["", "What this is not", *(f"  - {note}" for note in report.notes)]
@@ -44,7 +44,8 @@ def _counts(report: Report) -> str:
     return f"Added {found[ADDED]}, removed {found[REMOVED]}, changed {found[CHANGED]}, unchanged {found[SAME]}"
 
 
-def _rows(report: Report, folded: bool) -> list[list[str]]:
+def row_cells(report: Report, *, folded: bool = True) -> list[list[str]]:
+    """The layer-by-layer table as cells, its head first; a line on a repeated block has two cells."""
     left, right = (model.name for model in report.models)
     found = [["#", "Status", left, "Params", "Output", right, "Params", "Output"]]
     if not folded:

@@ -29,6 +29,7 @@ MEANINGS = {
     NOT_COMPARABLE: "measured on a named stand-in: another model or other pictures than the publication's",
     NOT_RUN: "there is no measurement here, and the reason is given",
 }
+LONG = 12  # a measured table of more rows starts folded
 THINNEST = 1.5  # percent of a bar: a single differing number must not vanish
 
 
@@ -52,6 +53,7 @@ def render(report: Report, note: str = "") -> str:
         report=report,
         note=note,
         verdicts=VERDICTS,
+        long=LONG,
         meanings=MEANINGS,
         style=Markup(style),
         script=Markup(script),

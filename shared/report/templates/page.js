@@ -10,7 +10,7 @@
     node,
     rows: [...node.querySelectorAll("tr[data-verdict], tr[data-row]")].map((row) => {
       const box = row.closest(".group, .measured");
-      const about = box.querySelector(".title, caption").textContent;
+      const about = box.querySelector(".title").textContent;
       const text = [row.textContent, row.dataset.id || "", about, node.querySelector("h3").textContent];
       return { row, verdict: row.dataset.verdict, text: text.join(" ").toLowerCase() };
     }),
