@@ -103,13 +103,16 @@ def crop_flip(pictures: torch.Tensor, draws: Augmentation, pad: int) -> torch.Te
 
     Same pixels as torchvision's RandomCrop(H, padding=pad) and RandomHorizontalFlip with these draws.
     """
-    height, width = pictures.shape[-2:]
+    batch, channels, height, width = pictures.shape
     device = pictures.device
     padded = F.pad(pictures, (pad, pad, pad, pad))
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # a view: [B, C, 2*pad+1, 2*pad+1, H, W]
-    rows = torch.arange(len(pictures), device=device)
-    crops = windows[rows, :, draws.top.to(device), draws.left.to(device)]
-    return torch.where(draws.flip.to(device)[:, None, None, None], crops.flip(-1), crops)
+    columns = torch.arange(width, device=device)
+    # a flipped picture reads its columns backwards, so the flip costs nothing
+    columns = torch.where(draws.flip.to(device)[:, None], width - 1 - columns, columns) + draws.left.to(device)[:, None]
+    rows = torch.arange(height, device=device) + draws.top.to(device)[:, None]
+    places = rows[:, :, None] * (width + 2 * pad) + columns[:, None, :]
+    places = places.view(batch, 1, -1).expand(batch, channels, -1)
+    return padded.flatten(2).gather(2, places).view_as(pictures)
 
 
 def channel_statistics(pictures: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -141,7 +144,7 @@ class Arrays:
 
     def take(self, positions: np.ndarray) -> Arrays:
         chosen = torch.from_numpy(positions).to(self.labels.device)
-        return Arrays(self.pictures[chosen], self.labels[chosen])
+        return Arrays(self.pictures.index_select(0, chosen), self.labels.index_select(0, chosen))
 
     def to(self, device: torch.device) -> Arrays:
         return Arrays(self.pictures.to(device), self.labels.to(device))
