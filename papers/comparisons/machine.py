@@ -48,7 +48,8 @@ def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
             "lower_bound": bool(model.unknown("kept") or model.unknown("parameters")),
         },
         "gpus": {
-            fit.gpu: {"memory_gb": GPUS[fit.gpu], "fits_batch": fit.fits, "largest_batch": fit.largest_batch}
+            fit.gpu: {"memory_gb": GPUS[fit.gpu], "fits_batch": fit.fits, "largest_batch": fit.largest_batch,
+                      "largest_inference_batch": fit.largest_inference_batch}
             for fit in fits(model, assumed)
         },
         "training": asdict(cost),

@@ -105,11 +105,12 @@ def _numbers(shape: tuple[int, ...] | None) -> int:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a GPU holds training at the assumed batch, and the largest batch that it holds (None: any)."""
+    """Whether a GPU holds training at the assumed batch, and the largest batches that it holds (None: any)."""
 
     gpu: str
     fits: bool
     largest_batch: int | None
+    largest_inference_batch: int | None
 
 
 def fits(model: Model, assumed: Assumptions) -> list[Fit]:
@@ -117,10 +118,18 @@ def fits(model: Model, assumed: Assumptions) -> list[Fit]:
     found = []
     need = memory(model, assumed)
     for name, gigabytes in GPUS.items():
-        room = (gigabytes - assumed.reserved_gb) * 1e9 / assumed.factor - (need.weights + need.gradients + need.adam)
-        largest = None if need.per_sample == 0 and room >= 0 else max(0, int(room // max(1, need.per_sample)))
-        found.append(Fit(name, largest is None or largest >= assumed.batch, largest))
+        free = (gigabytes - assumed.reserved_gb) * 1e9
+        largest = _batch(free / assumed.factor - 4 * need.weights, need.per_sample)
+        inference = _batch(free - need.weights, (need.inference - need.weights) // need.batch)
+        found.append(Fit(name, largest is None or largest >= assumed.batch, largest, inference))
     return found
+
+
+def _batch(room: float, per_sample: int) -> int | None:
+    """The largest batch in `room` bytes; None where a sample takes nothing and the rest fits."""
+    if room < 0:
+        return 0
+    return int(room // per_sample) if per_sample else None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from math import prod
 
 from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention
-from shared.graph.read import Node, integer, quoted, sizes
+from shared.graph.read import LARGEST_SIZE, Node, integer, quoted, sizes
 
 Shape = tuple[int, ...]
 
@@ -79,7 +79,7 @@ class Place:
         if value is None:
             return None
         found = integer(value)
-        if found is None or found < least:
+        if found is None or not least <= found <= LARGEST_SIZE:
             raise self.bad(f"{_key(self, keys)}: expected a whole number of at least {least}, got {quoted(value)}")
         return found
 
@@ -110,7 +110,7 @@ class Place:
             return (default,) * axes
         items = value if isinstance(value, list) else [value] * axes
         found = [integer(item) for item in items]
-        if len(found) != axes or any(item is None or item < least for item in found):
+        if len(found) != axes or any(item is None or not least <= item <= LARGEST_SIZE for item in found):
             raise self.bad(
                 f"{_key(self, keys)}: expected {axes} whole numbers of at least {least}, or one, got {quoted(value)}"
             )

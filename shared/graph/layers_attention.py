@@ -247,11 +247,9 @@ def _recurrent(place: Place, gates: int, biases: int) -> int:
     """Weights (and biases: torch keeps two a gate) of all layers and directions."""
     hidden, features = place.need("hiddenSize"), place.width("inputSize", "inFeatures")
     directions = 2 if place.flag("bidirectional", False) else 1
-    count = 0
-    for layer in range(_layers(place)):
-        incoming = features if layer == 0 else hidden * directions
-        count += directions * gates * hidden * (incoming + hidden + biases)
-    return count
+    first = features + hidden + biases
+    later = hidden * directions + hidden + biases
+    return directions * gates * hidden * (first + (_layers(place) - 1) * later)
 
 
 def _recurrent_kind(gates: int) -> Kind:

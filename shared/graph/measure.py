@@ -41,7 +41,6 @@ class Layer:
     macs: int | None
     kept: int | None = None
     parents: list[str] = field(default_factory=list)
-    block: str = ""
     notes: list[str] = field(default_factory=list)
     problem: str = ""
     known: bool = True
@@ -56,7 +55,6 @@ class Model:
     layers: list[Layer]
     convention: Convention = RIGHT
     official_parameters: int | None = None
-    remarks: list[str] = field(default_factory=list)
 
     @property
     def body(self) -> list[Layer]:
@@ -155,8 +153,7 @@ def _positions(node: Node) -> bool:
 
 def _measured(place: Place, node: Node) -> Layer:
     kind = KINDS.get(node.type)
-    block = node.settings.get("scope") if isinstance(node.settings.get("scope"), str) else ""
-    layer = Layer(node.id, node.name, node.type, node.settings, None, None, None, None, block=block, notes=place.notes)
+    layer = Layer(node.id, node.name, node.type, node.settings, None, None, None, None, notes=place.notes)
     if kind is None:
         layer.known = False
         layer.notes.append(f"unknown type {quoted(node.type)}: counted as unknown")

@@ -18,6 +18,7 @@ from typing import Any
 from shared.errors import UserError
 
 LARGEST_FILE = 50_000_000  # bytes; the largest public graph has 0.2 MB
+LARGEST_SIZE = 10**12  # of any axis or setting
 DEEPEST = 8
 STICKY = frozenset({"stickyNote", "sticky", "note", "comment"})
 
@@ -125,11 +126,15 @@ def read(path: Path | str) -> Graph:
 def loads(text: str, source: str) -> Graph:
     """A graph from JSON text; `source` names it in errors."""
     try:
-        return parse(json.loads(text), source)
+        return parse(json.loads(text, parse_constant=_no_number), source)
     except RecursionError:
         raise UserError(f"{source}: nested too deeply to be a graph file") from None
     except ValueError as error:  # also a number of more digits than Python reads
         raise UserError(f"{source}: not JSON ({error})") from None
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def parse(data: Any, source: str) -> Graph:
@@ -225,7 +230,7 @@ def sizes(value: Any, where: str) -> tuple[int, ...]:
     """A shape as a tuple of positive integers; a single number is a shape of one axis."""
     items: Sequence[Any] = value if isinstance(value, list) else [value]
     found = [integer(item) for item in items]
-    if not found or len(found) > 8 or any(item is None or item < 1 for item in found):
+    if not found or len(found) > 8 or any(item is None or not 1 <= item <= LARGEST_SIZE for item in found):
         raise UserError(f"{where}: expected 1 to 8 positive whole numbers, got {quoted(value)}")
     return tuple(item for item in found if item is not None)
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import copy
 import time
 
+import pytest
 from graphs import block, chain, random_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.errors import UserError
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, align, align_types, changed_fields, counts
 from shared.graph.convention import Convention
 from shared.graph.fold import fold
@@ -135,6 +137,11 @@ def test_the_file_order_of_the_nodes_changes_no_count(data: dict, random) -> Non
         return
     assert (one.parameters, one.macs, len(one.body)) == (other.parameters, other.macs, len(other.body))
     assert counts(align(model(block()), one)) == counts(align(model(block()), other))
+
+
+def test_models_too_long_to_align_are_refused() -> None:
+    with pytest.raises(UserError, match="6,000 against 6,000 layers are too many"):
+        align_types(["add"] * 6000, ["add"] * 6000)
 
 
 def test_four_hundred_layers_a_side_are_aligned_in_half_a_second() -> None:

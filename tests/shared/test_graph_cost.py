@@ -48,6 +48,13 @@ def test_the_largest_batch_is_the_last_that_fits() -> None:
         ].fits
 
 
+def test_the_largest_inference_batch_is_the_last_that_fits() -> None:
+    fit = fits(MODEL, Assumptions())[0]
+    assert fit.largest_inference_batch is not None
+    assert memory(MODEL, Assumptions(), fit.largest_inference_batch).inference <= 15.5e9
+    assert memory(MODEL, Assumptions(), fit.largest_inference_batch + 1).inference > 15.5e9
+
+
 def test_a_model_too_large_for_a_card_has_batch_zero() -> None:
     model = measure(parse(chain(("linear", {"outFeatures": 1_000_000}), shape=[1_000_000]), "f"))
     assert [fit.fits for fit in fits(model, Assumptions())] == [False, False, False]

@@ -5,8 +5,11 @@ import json
 import pytest
 from graphs import block, chain, random_graphs
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.errors import UserError
+from shared.graph.layers import KINDS
+from shared.graph.measure import measure
 from shared.graph.read import loads, parse, read
 
 
@@ -125,3 +128,43 @@ def test_every_parent_stands_before_its_child_and_the_file_order_is_free(data: d
     turned = parse(data | {"components": data["components"][::-1]}, "f")
     types = [node.type for node in turned.order()]
     assert types == [node.type for node in graph.order()]
+
+
+AWKWARD = st.sampled_from(
+    [None, True, -1, 0, 1, 7, 2.5, 1e30, 10**30, "", "x", [], [1], [0, -1], [[1]], {}, {"a": {}}, "same", [None]]
+)
+PARTS = st.dictionaries(
+    st.sampled_from(["id", "type", "name", "params", "inputs", "from", "to", "inputShape"]), AWKWARD
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PARTS | AWKWARD, max_size=3), st.lists(PARTS | AWKWARD, max_size=2) | st.none())
+def test_any_json_is_a_graph_or_one_line(components: list, connections: list | None) -> None:
+    try:
+        parse({"components": components, "connections": connections}, "f")
+    except UserError as error:
+        assert "\n" not in str(error)
+
+
+SETTINGS = st.dictionaries(
+    st.sampled_from(["outFeatures", "numLayers", "groups", "axis", "tied", "shape", "hiddenSize"]), AWKWARD, max_size=3
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(KINDS.all)), SETTINGS, st.sampled_from([[8], [1, 8], [3, 8, 8], [1, 3, 8, 8]]))
+def test_any_settings_are_measured_or_one_line(type: str, extra: dict, shape: list[int]) -> None:
+    data = chain((type, extra), ("linear", {"outFeatures": 4}), shape=shape)
+    try:
+        model = measure(parse(data, "f"))
+    except UserError as error:
+        assert "\n" not in str(error)
+        return
+    assert len(model.layers) == len(data["components"])
+    assert all((layer.parameters or 0) >= 0 and (layer.macs or 0) >= 0 for layer in model.layers)
+
+
+def test_not_every_number_of_python_is_one_of_json() -> None:
+    with pytest.raises(UserError, match="Infinity is no number of JSON"):
+        loads('{"components": [{"id": 1, "type": "relu", "params": {"p": Infinity}}]}', "f")
