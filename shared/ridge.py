@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
@@ -60,21 +60,24 @@ def weights(rows: np.ndarray | Tensor, labels: np.ndarray | Tensor, classes: int
     solution, sound = _solve(system, x.mT @ y if wide else y, penalty, system.diagonal().clone())
     if not sound.all():
         return _by_singular_values(x, y)(penalty)
-    return solution if wide else x.mT @ solution
+    return solution.clone() if wide else x.mT @ solution
 
 
-def standardise(rows: np.ndarray, queries: np.ndarray, *, constant: float) -> tuple[Tensor, Tensor]:
-    """Rows and queries by the rows' mean and deviation (+ 1e-5), with a constant feature added: float64 [., d + 1].
+def standardised_weights(
+    rows: np.ndarray | Tensor, labels: np.ndarray | Tensor, classes: int, penalty: float, *, constant: float
+) -> tuple[Tensor, Tensor]:
+    """(W [d, classes], bias [classes]), float64, for raw features, fitted on standardised ones.
 
-    A large constant is a bias that the penalty hardly touches. Source: big_vision's `fewshot_lsr`.
+    The rows are standardised by their own mean and deviation (+ 1e-5) and get a constant feature; a large one is a bias
+    that the penalty hardly touches. Both are folded into W and the bias, so queries need no transform: the scores are
+    z W + bias. Source: big_vision's `fewshot_lsr`.
     """
-    x, z = torch.as_tensor(rows).double(), torch.as_tensor(queries).double()
+    x = torch.as_tensor(rows).double()
     mean, deviation = x.mean(0), x.std(0, correction=0) + 1e-5
-
-    def transform(a: Tensor) -> Tensor:
-        return torch.nn.functional.pad((a - mean) / deviation, (0, 1), value=constant)
-
-    return transform(x), transform(z)
+    x = torch.cat([(x - mean) / deviation, x.new_full((len(x), 1), constant)], dim=1)
+    w = weights(x, labels, classes, penalty)
+    folded = w[:-1] / deviation[:, None]
+    return folded, constant * w[-1] - mean @ folded
 
 
 class Pool:
@@ -133,7 +136,7 @@ class Pool:
         groups = self._prepare(draws, penalties)
         order = sorted(range(len(draws)), key=lambda p: -len(draws[p]))
         if self.device.type == "cpu":
-            _each_on_one_thread(count, [[p] for p in order])
+            each_on_one_thread(count, [[p] for p in order])
         else:
             for _, same_size in groupby(order, key=lambda p: len(draws[p])):
                 count(list(same_size))
@@ -155,12 +158,13 @@ class Pool:
         """For each penalty the scores [D, q, classes] of draws [D, n]."""
         (count, n), d = draws.shape, self.rows.shape[1]
         y = self.targets[draws]
+        back: Tensor | None = None  # from the dual solution to W, where the queries' products are not at hand
         if n > d:
             x = self.rows[draws]
             system, right, left = x.mT @ x, x.mT @ y, self.queries[queries]
         elif self._gram is None:
             x = self.rows[draws]
-            system, right, left = x @ x.mT, y, self.queries[queries] @ x.mT
+            system, right, left, back = x @ x.mT, y, self.queries[queries], x.mT
         else:
             q = len(range(*queries.indices(len(self.queries))))
             system, left = _buffer("system", count, n, n, self.device), _buffer("left", count, q, n, self.device)
@@ -173,7 +177,7 @@ class Pool:
         other: dict[int, Callable[[float], Tensor]] = {}
         for penalty in penalties:
             solution, sound = _solve(system, right, penalty, diagonal)
-            scores = left @ solution
+            scores = left @ (solution if back is None else back @ solution)
             for j in (~sound).nonzero().flatten().tolist():
                 if j not in other:
                     other[j] = _by_singular_values(self.rows[draws[j]], y[j])
@@ -236,5 +240,6 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return executor
 
 
-def _each_on_one_thread(function: Callable, items: list) -> None:
-    list(_threads(torch.get_num_threads()).map(function, items))
+def each_on_one_thread(function: Callable, items: Iterable) -> list:
+    """`function` of every item, in order, each computed by a single thread; as many at a time as torch has threads."""
+    return list(_threads(torch.get_num_threads()).map(function, items))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from papers.vit.fewshot_split import Split
 from shared import ridge
@@ -84,27 +85,33 @@ def article(
     return Outcome(correct, len(test), best, scores)
 
 
-def big_vision(
-    split: Split, train: list[np.ndarray], test: np.ndarray, shots: tuple[int, ...], device: str = "cpu"
-) -> Outcome:
+def big_vision(split: Split, train: list[np.ndarray], test: np.ndarray, shots: tuple[int, ...]) -> Outcome:
     """train: for each seed the features [classes, pictures a class, d] in the authors' order; test [t, d]."""
     classes = split.classes
     truth = np.repeat(np.arange(classes), len(test) // classes)
-    correct: dict[int, list[int]] = {k: [] for k in shots}
-    for features in train:
-        for k in shots:
-            rows, queries = ridge.standardise(
-                features[:, :k].reshape(classes * k, -1), test, constant=BIG_VISION_CONSTANT
-            )
-            probe = ridge.Pool(rows, np.repeat(np.arange(classes), k), classes, queries, device)
-            correct[k].append(int(probe.correct([range(len(rows))], [BIG_VISION_LAMBDA], truth)[0, 0]))
+    queries, truth = torch.from_numpy(test).double(), torch.from_numpy(truth)
+
+    def right(task: tuple[int, np.ndarray]) -> int:
+        k, features = task
+        w, bias = ridge.standardised_weights(
+            features[:, :k].reshape(classes * k, -1), np.repeat(np.arange(classes), k), classes, BIG_VISION_LAMBDA,
+            constant=BIG_VISION_CONSTANT,
+        )  # fmt: skip
+        return int(((queries @ w + bias).argmax(1) == truth).sum())
+
+    tasks = [(k, features) for k in sorted(shots, reverse=True) for features in train]
+    counts = ridge.each_on_one_thread(right, tasks)
+    correct = {k: [c for (of, _), c in zip(tasks, counts, strict=True) if of == k] for k in shots}
     return Outcome(correct, len(test), BIG_VISION_LAMBDA, {})
 
 
 def coinciding(split: Split, shots: tuple[int, ...]) -> list[int]:
     """The k for which all seeds of big_vision draw the same pictures, because a class has no more of them."""
-    if len(split.authors) < 2:
-        return []
-    first = split.authors[0]
-    same = lambda k: all((np.sort(a[:, :k]) == np.sort(first[:, :k])).all() for a in split.authors[1:])  # noqa: E731
-    return [k for k in shots if same(k)]
+    return [k for k in shots if shared_by_seeds(split, k) == 1.0]
+
+
+def shared_by_seeds(split: Split, k: int) -> float:
+    """The smallest share of a big_vision draw of k that another seed's draw has too; 0 with one seed."""
+    sets = [set(rows[:, :k].ravel().tolist()) for rows in split.authors]
+    pairs = [len(a & b) / len(a) for i, a in enumerate(sets) for b in sets[:i]]
+    return min(pairs, default=0.0)

@@ -155,6 +155,13 @@ def both(
                 f"  at {k}-shot the {seeds} seeds draw the same pictures (a class has only {k} training pictures): "
                 "one fit, not several; its ± 0.0 says nothing about spread"
             )
+        for k in _shots(authors):
+            share = fewshot_protocols.shared_by_seeds(d.split, k)
+            if k not in same and share > 0.5:
+                record.say(
+                    f"  at {k}-shot any two seeds share {share:.0%} of their pictures or more (few training pictures a "
+                    "class): the ± says little about spread"
+                )
         d_kept = record.results["data"][d.title]
         d_kept["coinciding_shots"] = same
         common = [k for k in _shots(shots) if k in authors]

@@ -129,7 +129,7 @@ def measure(
         )
     if big_vision:
         seeds = [of(rows).reshape(*rows.shape, -1) for rows in split.authors]
-        data.big_vision[model.spec] = protocols.big_vision(split, seeds, test, big_vision, where)
+        data.big_vision[model.spec] = protocols.big_vision(split, seeds, test, big_vision)
 
 
 def precision(model: Model, data: Data) -> list[float]:

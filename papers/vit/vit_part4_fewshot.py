@@ -107,9 +107,10 @@ def main(config: Config) -> Record:
                 f"features of {pictures:,} pictures with each of {len(models)} models, unless cached", file=sys.stderr
             )
         notes: list[str] = []
+        wanted = {"article": article, "big_vision": authors} if rank == 0 else {"article": (), "big_vision": ()}
         for model in models:
             for d in data:
-                run.measure(model, d, article=article, big_vision=authors, notes=notes)
+                run.measure(model, d, **wanted, notes=notes)
         precision = next((m for m in models if m.spec == config.precision_model), models[-1])
         cosines = run.precision(precision, data[0])
         if rank > 0:

@@ -163,16 +163,18 @@ def test_targets_are_plus_and_minus_one_and_rows_sum_to_two_minus_classes(labels
     assert y.argmax(1).tolist() == labels
 
 
-def test_standardise_is_the_authors_recipe():
-    """Mean 0 and deviation 1 of the draw's rows (not of the queries), then the constant."""
+@pytest.mark.parametrize(("n", "d"), [(8, 5), (6, 12)])
+def test_standardised_weights_are_the_authors_recipe(n, d):
+    """Mean and deviation of the draw's rows (not of the queries), 1e-5, a constant feature, all folded into W."""
     rng = np.random.default_rng(6)
-    x, z = rng.standard_normal((8, 5)).astype(np.float32) * 3 + 7, rng.standard_normal((4, 5)).astype(np.float32)
+    x, z = rng.standard_normal((n, d)).astype(np.float32) * 3 + 7, rng.standard_normal((4, d)).astype(np.float32)
     x[:, 2] = 1.5  # a feature that the draw does not vary
-    sx, sz = (a.numpy() for a in ridge.standardise(x, z, constant=100.0))
     mean, deviation = x.mean(0, dtype=float), x.std(0, dtype=float) + 1e-5
-    np.testing.assert_allclose(sx[:, :5], (x - mean) / deviation, atol=1e-12)
-    np.testing.assert_allclose(sz[:, :5], (z - mean) / deviation, rtol=1e-9)
-    assert (sx[:, 5] == 100).all() and (sz[:, 5] == 100).all()
+    sx, sz = (np.column_stack([(a - mean) / deviation, np.full(len(a), 100.0)]) for a in (x, z))
+    labels = np.arange(n) % 3
+    expected = normal_equations(sx, ridge.targets(labels, 3).numpy(), sz, 1024.0)
+    w, bias = ridge.standardised_weights(x, labels, 3, 1024.0, constant=100.0)
+    assert relative_error(z @ w.numpy() + bias.numpy(), expected) <= 1e-9
 
 
 def test_the_articles_tiny_example():
@@ -193,6 +195,17 @@ def test_what_does_not_fit_is_refused(change, message):
     arguments = {"rows": np.eye(3, 4), "labels": np.array([0, 1, 2]), "classes": 3, "queries": np.zeros((2, 4))}
     with pytest.raises(ValueError, match=message):
         ridge.Pool(**arguments | change)
+
+
+def test_a_classifier_that_was_kept_does_not_change():
+    """The solver works in memory that it uses again; what it gives away is the caller's."""
+    rng = np.random.default_rng(8)
+    for n in (4, 30):
+        x, labels = rng.standard_normal((n, 9)), np.arange(n) % 3
+        kept = ridge.weights(x, labels, 3, 1.0)
+        copy = kept.clone()
+        ridge.weights(-x, labels, 3, 1.0)
+        assert (kept == copy).all()
 
 
 def test_a_penalty_of_zero_and_an_empty_draw_are_refused():
