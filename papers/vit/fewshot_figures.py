@@ -21,7 +21,7 @@ def accuracy(title: str, outcomes: dict[str, dict], protocol: str, classes: int,
     """Draw `path` (PNG and SVG) from a result's outcomes by model; returns the caption."""
     from shared import plots
 
-    figure, axes = plots.figure_and_axes(6.0, 4.0)
+    figure, axes = plots.figure_and_axes(7.0, 3.8)
     every: set[int] = set()
     for (name, outcome), (marker, line, colour) in zip(outcomes.items(), STYLES * 9, strict=False):
         shots = outcome[protocol]["shots"]
@@ -32,15 +32,17 @@ def accuracy(title: str, outcomes: dict[str, dict], protocol: str, classes: int,
         label = name + (" (stand-in)" if outcome["stand_in"] else "")
         axes.errorbar(k, mean, yerr=spread, marker=marker, linestyle=line, color=colour, capsize=3, label=label)
     axes.axhline(100 / classes, color="#8a8a8a", linewidth=0.8)
-    axes.annotate("chance", (max(every), 100 / classes), xytext=(0, 3), textcoords="offset points", ha="right", size=8)
+    axes.annotate("chance", (min(every), 100 / classes), xytext=(0, 3), textcoords="offset points", size=8)
     axes.set_xscale("log")
     axes.set_xticks(sorted(every), [str(k) for k in sorted(every)])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.set_xlabel("labelled pictures a class, k")
     axes.set_ylabel("test accuracy, %")
-    axes.set_title(title, loc="left")
-    axes.legend(frameon=False, loc="lower right")
+    draws = len(next(iter(outcomes.values()))[protocol]["shots"][str(min(every))]["correct"])
+    axes.set_title(f"{title}: mean ± standard deviation over {draws} draws", loc="left", size=10)
+    best_first = sorted(axes.get_legend_handles_labels()[0], key=lambda h: -h.lines[0].get_ydata()[-1])
+    axes.legend(handles=best_first, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
     plots.save(figure, path)
     return f"{title}: few-shot accuracy of frozen models by pictures a class; bars: standard deviation over the draws"
 
