@@ -82,7 +82,7 @@ class Encoder:
                 x = torch.cat([x, x.new_zeros(self._batch - rows, *x.shape[1:])]).contiguous(memory_format=self._format)
         # cuDNN rounds float32 convolutions to TF32 unless it is told not to; float32 means float32 here
         try:
-            with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+            with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
                 y = self._run(x)[:rows].float()
         except RuntimeError:
             self._batch = 0  # out of memory: the caller comes again with fewer

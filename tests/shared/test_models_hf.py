@@ -310,6 +310,18 @@ def test_compiled_encoder_fills_up_a_short_batch(vit_folder, monkeypatch):
     torch.testing.assert_close(features, plain, rtol=1e-4, atol=1e-5)
 
 
+def test_float32_is_not_rounded_to_tf32_on_gpus(vit_folder):
+    """Seen from inside the forward pass: cuDNN stays on, without its TF32; and is as before afterwards."""
+    encoder = models.load_encoder(vit_folder, FLOAT32)
+    seen = []
+    cudnn = torch.backends.cudnn
+    encoder.module.register_forward_hook(lambda *_: seen.append((cudnn.enabled, cudnn.allow_tf32)))
+    before = (cudnn.enabled, cudnn.allow_tf32)
+    encoder.encode(pictures())
+    assert seen == [(True, False)]
+    assert (cudnn.enabled, cudnn.allow_tf32) == before
+
+
 def test_numpy_and_tensor_batches_agree(vit_folder):
     encoder = models.load_encoder(vit_folder, FLOAT32)
     stack = np.stack(pictures()[::2])
