@@ -11,9 +11,11 @@ import torch
 
 from papers.vit import fewshot_breeds, fewshot_lines, fewshot_protocols, fewshot_run, fewshot_split
 from papers.vit import vit_part4_fewshot as script
-from shared import published
+from shared import cli, published
 from shared.data import PictureSet
 from shared.errors import UserError
+from shared.paths import ROOT
+from shared.record import Record
 from shared.sources import Source
 
 PETS = [
@@ -480,3 +482,49 @@ def test_torch_is_not_imported_for_the_help():
     code = "import sys, papers.vit.vit_part4_fewshot; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
     assert torch  # imported here, not there
+
+
+# ---------------------------------------------------------------------------------------- the recorded run
+
+
+RECORDED = ROOT / "results" / "vit" / "fewshot-offline.json"
+
+
+def test_the_recorded_run_keeps_its_promises(published_log):
+    """What results/ says of itself holds: roles, draws, means from counts, lambda from the selection scores."""
+    result = Record.load(RECORDED)
+    log = RECORDED.with_suffix(".log").read_text().splitlines()
+    assert log[:7] == published_log("vit_part4_fewshot")[:7]
+    assert published_log("vit_part4_fewshot")[-3] in log  # the breeds
+    for title, kept in result["results"]["data"].items():
+        rows = kept["rows"]
+        pool, selection = set(rows["pool"].split()), set(rows["selection"].split())
+        assert not pool & selection and len(pool) == 20 * kept["classes"] == 4 * len(selection)
+        for k, draws in rows["draws"].items():
+            assert len(draws) == 5
+            assert all(set(d.split()) <= pool and len(set(d.split())) == int(k) * kept["classes"] for d in draws)
+        for name, outcome in kept["outcomes"].items():
+            article = outcome["article"]
+            best = max(article["selection"].values())
+            assert article["lambda"] == max(float(p) for p, score in article["selection"].items() if score == best)
+            for k, values in article["shots"].items():
+                accuracies = 100 * np.array(values["correct"]) / article["test_pictures"]
+                assert values["mean"] == pytest.approx(accuracies.mean())
+                assert values["std"] == pytest.approx(accuracies.std(ddof=1))
+                assert any(f"{values['mean']:.1f} ± {values['std']:.1f}" in line for line in log), (title, name, k)
+    assert {v["verdict"] for v in result["verdicts"]} == {"equal", "not run"}
+
+
+@pytest.mark.slow
+def test_the_recorded_run_again(data_mirror, tmp_path):
+    """Minutes without a cache; the numbers are those recorded, up to the machine's own rounding of features."""
+    config = cli.read_config(script.Config, ROOT / "configs" / "vit" / "fewshot-offline.toml")
+    script.main(replace(config, results=tmp_path, data_root=data_mirror))
+    again = Record.load(tmp_path / "vit" / "fewshot-offline.json")["results"]["data"]
+    for title, kept in Record.load(RECORDED)["results"]["data"].items():
+        assert again[title]["rows"] == kept["rows"]
+        for name, outcome in kept["outcomes"].items():
+            for protocol in ("article", "big_vision"):
+                for k, values in outcome[protocol]["shots"].items():
+                    measured = again[title]["outcomes"][name][protocol]["shots"][k]["mean"]
+                    assert measured == pytest.approx(values["mean"], abs=0.5), (title, name, protocol, k)
