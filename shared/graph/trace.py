@@ -120,7 +120,8 @@ class _Tracer:
     def _collapse(self, frame: _Frame, own: int, total: int, output: Any) -> Layer | None:
         """A module that multiplies activations itself: attention, or a product of its own."""
         heads = head_count(frame.module)
-        if heads is None:
+        # a model that has heads of its own and a product beside its attention layers is no attention layer
+        if heads is None or any("projections" in row.settings for row in self.rows[frame.first :]):
             row = self._row(f"{frame.name}.product".lstrip("."), "matmul", {}, frame.parents)
             row.macs = own // 2
             return row

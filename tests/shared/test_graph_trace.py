@@ -155,3 +155,28 @@ def test_a_shared_module_counts_once_and_runs_twice() -> None:
     assert model.parameters == 72
     assert model.macs == 128
     assert len({layer.id for layer in model.layers}) == len(model.layers)
+
+
+def test_torchs_own_attention_is_one_row() -> None:
+    module = nn.TransformerEncoderLayer(16, 2, 64, batch_first=True, device="meta")
+    model = trace(module, {"src": torch.empty(1, 10, 16, device="meta")}, "layer", "test")
+    assert model.parameters == sum(parameter.numel() for parameter in module.parameters())
+    assert model.macs == 10 * 4 * 16 * 16 + 2 * 10 * 10 * 16 + 10 * 2 * 16 * 64
+    assert [layer.type for layer in model.layers if layer.parameters] == [
+        "multiHeadAttention", "layerNorm", "feedForward", "layerNorm",
+    ]  # fmt: skip
+
+
+def test_a_product_beside_attention_does_not_swallow_the_model() -> None:
+    class Scored(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_heads, self.block = 2, Block()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.block(x)
+            return y @ y.transpose(1, 2)
+
+    model = run(Scored(), 1, 16, 8)
+    assert [layer.type for layer in model.layers].count("multiHeadAttention") == 1
+    assert [(layer.type, layer.macs) for layer in model.layers][-2] == ("matmul", 16 * 16 * 8)
