@@ -6,6 +6,7 @@ with an ellipsis. A figure stays below one megabyte: above it, the number of col
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import textwrap
 from collections.abc import Sequence
@@ -104,11 +105,10 @@ def _paste(canvas: Image.Image, picture: np.ndarray, x: int, y: int, side: int) 
 
 @cache
 def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans as matplotlib brings it: the same letters on every machine."""
-    import matplotlib
-
+    """DejaVu Sans out of matplotlib's folder: the same letters on every machine. Importing matplotlib takes 0.3 s."""
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)
+    package = Path(importlib.util.find_spec("matplotlib").origin).parent
+    return ImageFont.truetype(package / "mpl-data" / "fonts" / "ttf" / name, size)
 
 
 def _fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from papers.vit.vit_part4_top5 import Config
 
 DRAWN = 8
+FOUR_OR_THREE = (
+    "The article's command list speaks of 4 classifiers; its text and its log have 3, and nothing is printed for a "
+    "fourth. google/bit-50 is the fourth in the default run."
+)
 
 
 def tell(record: Record, config: Config, found: list[Classifier], sets: list[PictureSet], notes: list[str]) -> None:
@@ -107,11 +112,12 @@ def counting(record: Record, found: list[Classifier], notes: list[str]) -> None:
         if c.identity.stand_in:
             record.say(f"  stand-in model: {c.name}: {c.identity.stand_in}")
     if is_imagenette(pictures):
-        record.say(
-            "  The article's command list speaks of 4 classifiers; its text and its log have 3, and nothing is\n"
-            "  printed for a fourth. google/bit-50 is the fourth here."
-        )
-        record.say(f"  Its eight pictures: {NO_DRAW}.")
+        record.say(_wrapped(FOUR_OR_THREE))
+        record.say(_wrapped(f"Its eight pictures: {NO_DRAW}."))
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def seen(record: Record, found: list[Classifier]) -> None:
