@@ -1,12 +1,13 @@
 # `make` prints what there is. PY= runs another interpreter (no .venv is made then), ARGS= goes to the script,
 # PYTHON= is the interpreter that .venv is made with.
-PYTHON ?= python3
+PYTHON = python3
 VENV := .venv
-PY ?= $(VENV)/bin/python
-ARGS ?=
+PY =
+ARGS =
 VIT := papers/vit
 # with an interpreter of the user's own nothing is installed
-READY := $(if $(filter $(VENV)/bin/python,$(PY)),$(VENV)/.installed)
+READY := $(if $(strip $(PY)),,$(VENV)/.installed)
+override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves \
@@ -42,8 +43,14 @@ help:
 
 setup: $(READY)
 
+# an environment that is half made, or of a Python that is too old, is made again
+NEW_ENOUGH := -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))'
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@test -x $(VENV)/bin/python || { echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
+	@$(VENV)/bin/python $(NEW_ENOUGH) 2>/dev/null || { \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo "error: $(PYTHON) is not Python 3.11 or newer; name one: make setup PYTHON=python3.12" >&2; exit 2; }; \
+	  echo "making $(VENV) with $$($(PYTHON) --version)"; \
+	  rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }; }
 	@echo "installing the suite (PyTorch is large: minutes)"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,offline]'
 	@touch $@

@@ -47,7 +47,7 @@ def read_results(root: Path) -> tuple[list[tuple[str, dict]], list[str]]:
             found.append((path.relative_to(root).as_posix(), Record.load(path)))
         except UserError as error:
             problems.append(str(error))
-    return sorted(found, key=lambda item: item[1]["provenance"].get("started") or ""), problems
+    return sorted(found, key=lambda item: item[1]["provenance"]["started"]), problems
 
 
 def outcomes(root: Path) -> tuple[list[Outcome], list[str]]:
@@ -59,12 +59,12 @@ def outcomes(root: Path) -> tuple[list[Outcome], list[str]]:
             try:
                 verdict = Verdict(**fields)
             except TypeError:
-                problems.append(f"{path}: damaged result (a verdict has other fields); run the experiment again")
+                problems.append(f"{path}: a verdict has other fields than this version's; run the experiment again")
                 break
             rank = {NOT_RUN: 0, NOT_COMPARABLE: 1}.get(verdict.verdict, 2)
             key = (verdict.source, verdict.id)
             if key not in best or rank >= best[key][0]:  # results come oldest first: the newest of a rank stays
-                best[key] = (rank, verdict, path, data["provenance"].get("started"))
+                best[key] = (rank, verdict, path, data["provenance"]["started"])
     every = []
     for published in load_all():
         for number in published.numbers.values():
@@ -81,6 +81,8 @@ def outcomes(root: Path) -> tuple[list[Outcome], list[str]]:
 
 def main(config: Config) -> int:
     root = Path(config.results or results_dir())
+    if not root.is_dir():
+        raise UserError(f"{root}: no such folder of results; run an experiment first, for instance `make tables`")
     every, problems = outcomes(root)
     by_source = defaultdict(list)
     for outcome in every:

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 a verdict differs under --strict; 2 bad input or set-up; 1
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import tomllib
 from collections.abc import Callable
@@ -43,8 +44,14 @@ def run(
     `main` returns None, an exit code, or an object whose `differs` counts its differing verdicts (a `Record`).
     `parser` stands in for `parse`, with its arguments, where a script must start faster than tyro loads.
     """
+    # a terminal that has no ± must not cost the result
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        config = (parser or parse)(config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__"))
+        config = (parser or parse)(
+            config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__")
+        )
         result = main(config)
         code = result if isinstance(result, int) else 0
         if config.strict and getattr(result, "differs", 0):
@@ -56,8 +63,8 @@ def run(
         print("interrupted; what was finished is kept, the same command continues", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # the reader of our output (head, less) left: not our error, but the results may not be written
-        sys.stderr.close()
+        # the reader of our output (head, less) left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     sys.exit(code)
 
@@ -97,7 +104,7 @@ def read_config(config_type: type[C], path: Path) -> C:
     except FileNotFoundError:
         known = ", ".join(str(p.relative_to(ROOT)) for p in sorted((ROOT / "configs").rglob("*.toml")))
         raise UserError(f"{path}: no such configuration file; the suite has {known or 'none yet'}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as TOML ({error})") from None
     hints = get_type_hints(config_type)
     names = [f.name for f in fields(config_type) if f.name != "config"]

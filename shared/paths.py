@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def _from_environment(name: str, default: Path | None) -> Path | None:
     value = os.environ.get(name)
-    return Path(value).expanduser() if value else default
+    try:
+        return Path(value).expanduser() if value else default
+    except RuntimeError:
+        raise UserError(f"{name}={value}: there is no such home folder; give a whole path") from None
 
 
 def results_dir() -> Path:
@@ -33,28 +36,38 @@ def data_root() -> Path | None:
 
 
 def atomic_write(path: Path, data: bytes | str) -> None:
-    """Write `data` to `path` by way of a temporary file in the same folder: flush, fsync, rename.
+    """`atomic_write_all` for one file."""
+    atomic_write_all({Path(path): data})
+
+
+def atomic_write_all(files: dict[Path, bytes | str]) -> None:
+    """Write files that belong together: temporary files in the same folders, flush, fsync; then all renames.
 
     Text is written as UTF-8; what is not Unicode (an odd file name) is escaped. Raises `UserError` that names the file
-    when the folder cannot be written or the disk is full; an earlier file at `path` is then untouched and no temporary
-    file stays behind.
+    when a folder cannot be written or the disk is full; all earlier files are then untouched and no temporary file
+    stays behind.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporaries = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
+    path = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
+        for path, temporary in temporaries.items():
+            data = files[path]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, temporary in temporaries.items():
+            os.replace(temporary, path)
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        why = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be written ({error.strerror or error}); free space or name another folder with --results"
+            f"{path}: cannot be written ({why}); free space or name another folder with --results"
         ) from error
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        for temporary in temporaries.values():
+            with suppress(OSError, ValueError):
+                temporary.unlink(missing_ok=True)
 
 
 def sha256_file(path: Path) -> str:

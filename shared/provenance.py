@@ -31,15 +31,22 @@ def package_versions() -> dict[str, str]:
 
 
 def git_state(root: Path = ROOT) -> dict[str, Any]:
-    """`commit` and whether tracked code differs from it (`dirty`; results/ do not count); None outside git."""
+    """`commit`, and whether anything but results/ differs from it or is not in it (`dirty`); None outside git."""
+    # a git hook points these at the repository that it runs in
+    pointers = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
+    environment = {key: value for key, value in os.environ.items() if key not in pointers}
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20)
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20,
+                                  env=environment)  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root.resolve():  # a copy inside somebody else's repository
+        return {"commit": None, "dirty": None}
     commit = git("rev-parse", "HEAD")
     status = git("status", "--porcelain", "--untracked-files=normal", "--", ".", ":(exclude)results")
     return {"commit": commit, "dirty": None if status is None else bool(status)}

@@ -5,7 +5,7 @@ A file holds numbers one by one (`numbers`), or a table (`columns` and `rows`), 
     {"schema": 1, "paper": "vit", "experiment": "table2", "source": "arXiv:2010.11929, Table 2", "unit": "%",
      "defaults": {"n": 3},
      "columns": ["ViT-H/14 (JFT)", ...], "rows": {"ImageNet": ["88.55 ± 0.04", ...], ...},
-     "numbers": {"core-days/ViT-H/14 (JFT)": {"printed": "2.5k", "unit": "core-days"}, ...}}
+     "numbers": {"core-days/ViT-H/14 (JFT)": {"printed": "2.5", "unit": "thousand core-days"}, ...}}
 
 Numbers are strings, because the printed digits are the fact: 85.30 is not 85.3. A table's cell is `printed`,
 `printed ± std` or null, and gets the id `<row>/<column>`. `units` gives single columns another unit; `defaults` stands
@@ -23,7 +23,8 @@ from shared.errors import UserError
 from shared.paths import ROOT
 
 SCHEMA = 1
-_NUMERAL = re.compile(r"[+-]?\d[\d,]*(\.\d+)?")
+_NUMERAL = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?", re.ASCII)
+_SPREAD = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _FILE_KEYS = {
     "schema", "paper", "experiment", "source", "unit", "units", "defaults", "columns", "rows", "groups", "numbers",
     "note",
@@ -59,14 +60,26 @@ class Number:
 
     @property
     def decimals(self) -> int:
-        """Printed digits after the point."""
-        return len(self.printed.partition(".")[2])
+        """Printed digits after the point; 0 for a text."""
+        return len(self.printed.partition(".")[2]) if self.value is not None else 0
 
     def format(self, measured: float) -> str:
-        """`measured` in the printed format: the same decimals, thousands commas and plus sign."""
+        """`measured` in the printed format: the same decimals, thousands commas and plus sign; a zero has no sign."""
         sign = "+" if self.printed.startswith("+") else ""
         comma = "," if "," in self.printed else ""
-        return f"{measured:{sign}{comma}.{self.decimals}f}"
+        text = f"{measured:{sign}{comma}.{self.decimals}f}"
+        return self.printed if self.value == 0 and not text.strip("+-0.") else text
+
+
+class Named(dict):
+    """A dictionary from a published file: what is not in it is an error of the file, named."""
+
+    def __init__(self, where: str, items: dict | None = None):
+        super().__init__(items or {})
+        self.where = where
+
+    def __missing__(self, key: str) -> None:
+        raise UserError(f"{self.where}: {key!r} is missing; restore the file from version control")
 
 
 @dataclass(frozen=True)
@@ -82,10 +95,7 @@ class Published:
     groups: dict[str, list[str]] = field(default_factory=dict)
 
     def __getitem__(self, id: str) -> Number:
-        try:
-            return self.numbers[id]
-        except KeyError:
-            raise KeyError(f"no published number {id!r} in {self.paper}/{self.experiment}") from None
+        return self.numbers[id]
 
     def column(self, name: str) -> dict[str, Number]:
         """The printed cells of one column, by row."""
@@ -98,7 +108,14 @@ def published_file(paper: str, experiment: str) -> Path:
 
 def load(paper: str, experiment: str) -> Published:
     """Read and check one file. Raises `UserError` naming the file and the key at fault."""
-    return read(published_file(paper, experiment))
+    path = published_file(paper, experiment)
+    published = read(path)
+    if (published.paper, published.experiment) != (paper, experiment):
+        raise UserError(
+            f"{path}: holds the numbers of {published.paper}/{published.experiment}, expected {paper}/{experiment}; "
+            "restore the file from version control"
+        )
+    return published
 
 
 def load_all(root: Path = ROOT / "papers") -> list[Published]:
@@ -112,7 +129,7 @@ def read(path: Path) -> Published:
         data = json.loads(Path(path).read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file of published numbers; is the paper's name right?") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error}); restore it from version control") from None
     check = _Checker(path)
     check(isinstance(data, dict), "the file", "an object")
@@ -125,21 +142,22 @@ def read(path: Path) -> Published:
     source = f"{data['paper']}/{data['experiment']}"
     defaults = {"unit": data.get("unit", ""), "source": source, **check.object(data, "defaults")}
 
-    numbers: dict[str, Number] = {}
-    rows: dict[str, dict[str, Number | None]] = {}
+    numbers: dict[str, Number] = Named(f"{path}: numbers")
+    rows: dict[str, dict[str, Number | None]] = Named(f"{path}: rows")
     columns, units = data.get("columns", []), check.object(data, "units")
     check(isinstance(columns, list) and all(isinstance(name, str) for name in columns), "columns", "a list of texts")
+    check(len(set(columns)) == len(columns), "columns", "every name once")
     for row, cells in check.object(data, "rows").items():
         check(isinstance(cells, list) and len(cells) == len(columns), f"rows/{row}", f"a list of {len(columns)} cells")
-        rows[row] = {}
+        rows[row] = Named(f"{path}: rows/{row}")
         for column, cell in zip(columns, cells, strict=True):
             id = f"{row}/{column}"
             if cell is None:
                 rows[row][column] = None
                 continue
             check(isinstance(cell, str), f"rows/{id}", "a text such as '88.55 ± 0.04', or null")
-            printed, _, std = (part.strip() for part in cell.partition("±"))
-            fields_ = defaults | {"printed": printed, "std": std or None}
+            printed, sign, std = (part.strip() for part in cell.partition("±"))
+            fields_ = defaults | {"printed": printed, "std": std if sign else None}
             if column in units:
                 fields_["unit"] = units[column]
             rows[row][column] = numbers[id] = check.number(id, fields_)
@@ -148,9 +166,10 @@ def read(path: Path) -> Published:
         check(id not in numbers, f"numbers/{id}", "an id that no cell of the table has")
         numbers[id] = check.number(id, defaults | fields_)
     check(numbers, "numbers", "at least one")
-    groups = check.object(data, "groups")
+    groups = Named(f"{path}: groups", check.object(data, "groups"))
     for name, members in groups.items():
-        check(isinstance(members, list) and set(members) <= set(rows), f"groups/{name}", "a list of row names")
+        known = isinstance(members, list) and all(isinstance(member, str) and member in rows for member in members)
+        check(known, f"groups/{name}", "a list of row names")
     return Published(data["paper"], data["experiment"], data["source"], numbers, columns, rows, groups)
 
 
@@ -176,17 +195,22 @@ class _Checker:
         for key in values:
             self(key in _NUMBER_KEYS, f"{id}/{key}", f"one of {', '.join(sorted(_NUMBER_KEYS))}")
         self(isinstance(values.get("printed"), str) and values["printed"], f"{id}/printed", "the printed text")
+        for key in ("unit", "note", "source"):
+            self(isinstance(values.get(key, ""), str), f"{id}/{key}", "a text")
         std = values.get("std")
         self(
-            std is None or (isinstance(std, str) and _NUMERAL.fullmatch(std)),
+            std is None or (isinstance(std, str) and _SPREAD.fullmatch(std)),
             f"{id}/std",
             "a numeral in quotes or null",
         )
         for key in ("n", "pictures"):
             count = values.get(key)
             self(count is None or (type(count) is int and count > 0), f"{id}/{key}", "a positive integer")
+        tolerance = values.get("tolerance")
+        of_use = tolerance is None or (type(tolerance) in (int, float) and 0 < tolerance < float("inf"))
+        self(of_use, f"{id}/tolerance", "a number above 0")
         self(
-            values.get("tolerance") is None or values.get("tolerance_reason"),
+            tolerance is None or (isinstance(values.get("tolerance_reason"), str) and values["tolerance_reason"]),
             f"{id}/tolerance_reason",
             "a written reason, because a tolerance is set",
         )

@@ -9,11 +9,13 @@ Nothing is written when the run fails: the earlier result stays.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any, Literal, Self
 
 from shared import verdict as verdicts
 from shared.errors import UserError
-from shared.paths import atomic_write, results_dir
+from shared.paths import atomic_write, atomic_write_all, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number
 
@@ -62,8 +64,9 @@ class Record:
         self._clock = time.perf_counter()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         # an unwritable folder is found out now, not after an hour of work
-        atomic_write(self.directory / f".{self.experiment}.probe", b"")
-        (self.directory / f".{self.experiment}.probe").unlink()
+        probe = self.directory / f".{self.experiment}.{os.getpid()}.probe"
+        atomic_write(probe, b"")
+        probe.unlink(missing_ok=True)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
@@ -77,7 +80,15 @@ class Record:
         text = text.encode("utf-8", "backslashreplace").decode()  # a file name need not be UTF-8; a log must be
         self.lines += text.split("\n")
         if not self.quiet:
-            print(text, flush=True)
+            try:
+                print(text, flush=True)
+            except OSError as error:
+                # whoever read the screen left (`| head`), or it is full: the work and its record go on
+                self.quiet = True
+                if not isinstance(error, BrokenPipeError):
+                    print(f"the screen's output stops here: {error.strerror}; the log is complete", file=sys.stderr)
+                with suppress(OSError, ValueError):  # what is left in the buffer must not fail at exit
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def section(self, title: str) -> None:
         """A blank line and `== title ==`."""
@@ -194,7 +205,7 @@ class Record:
                 "peak_memory_mb": round(peak_memory_mb(), 1),
             },
             "results": _plain(self.results),
-            "verdicts": [v.as_json() for v in self.verdicts],
+            "verdicts": _plain([v.as_json() for v in self.verdicts]),
             "figures": self._figures,
             "tables": _plain(self._tables),
             "files": self._files,
@@ -202,10 +213,13 @@ class Record:
         }
 
     def write(self) -> None:
-        """Log and JSON, each atomically; the JSON last, because it is what others read."""
+        """Log and JSON, both or neither; the JSON last, because it is what others read."""
         text = json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
-        atomic_write(self.directory / f"{self.experiment}.log", "\n".join(self.lines).strip("\n") + "\n")
-        atomic_write(self.directory / f"{self.experiment}.json", text + "\n")
+        stem = self.directory / self.experiment
+        log = "\n".join(self.lines).strip("\n")
+        atomic_write_all(
+            {stem.with_name(f"{stem.name}.log"): f"{log}\n", stem.with_name(f"{stem.name}.json"): f"{text}\n"}
+        )
 
     @staticmethod
     def load(path: Path) -> dict:
@@ -214,15 +228,40 @@ class Record:
             data = json.loads(Path(path).read_bytes())
         except FileNotFoundError:
             raise UserError(f"{path}: no such result; run the experiment first") from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{path}: damaged result ({error}); run the experiment again") from None
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA:
             raise UserError(f"{path}: result of schema {schema!r}, this version reads {SCHEMA}; run it again")
-        for key in ("paper", "experiment", "provenance", "results", "verdicts"):
-            if key not in data:
-                raise UserError(f"{path}: damaged result ({key!r} is missing); run the experiment again")
+        fault = _fault(data)
+        if fault:
+            raise UserError(f"{path}: damaged result ({fault}); run the experiment again")
         return data
+
+
+_SHAPE = {"paper": str, "experiment": str, "provenance": dict, "results": dict, "verdicts": list}
+_VERDICT_SHAPE = {
+    "id": str, "source": str, "published": str, "measured": str | None, "unit": str, "reason": str,
+    "difference": int | float | None, "tolerance": int | float | None, "tolerance_terms": dict,
+}  # fmt: skip
+
+
+def _fault(data: dict) -> str | None:
+    """What is wrong with the shape of a result, in words; None if nothing is."""
+    for key, kind in _SHAPE.items():
+        if not isinstance(data.get(key), kind):
+            return f"{key!r} is missing" if key not in data else f"{key!r} is not a {kind.__name__}"
+    if not isinstance(data["provenance"].get("started"), str):
+        return "'provenance' has no start"
+    for i, verdict in enumerate(data["verdicts"]):
+        if not isinstance(verdict, dict) or verdict.get("verdict") not in verdicts.VERDICTS:
+            return f"verdict {i} is none of {', '.join(verdicts.VERDICTS)}"
+        for key, kind in _VERDICT_SHAPE.items():
+            if not isinstance(verdict.get(key), kind):
+                return f"verdict {i} has a wrong {key!r}"
+        if not all(isinstance(term, int | float) for term in verdict["tolerance_terms"].values()):
+            return f"verdict {i} has a wrong 'tolerance_terms'"
+    return None
 
 
 def count_line(found: Any) -> str:

@@ -9,16 +9,16 @@ The five verdicts
 
 The tolerance is a sum of a rounding term and a statistical term, each printed:
 
-    tolerance = rounding + Z * sqrt(published_std^2/n + measured_std^2/n' + 2 p(100-p)/pictures)
+    tolerance = rounding + Z * sqrt(published_std^2/n + measured_std^2/n' + p(100-p)/N + p(100-p)/N')
 
     rounding            half a unit of the last printed digit
     published_std^2/n   the publication's own spread over n repeats, as the variance of their mean (if it prints one)
     measured_std^2/n'   the same of our repeats
-    2 p(100-p)/N        both sides scored on finite test sets of N pictures (a percentage's binomial variance; twice,
-                        because neither knows the other's pictures)
+    p(100-p)/N          a percentage's binomial variance on the publication's N test pictures, and on our N' (each
+                        side's number stands in for the other's where only one is known)
 
-A deterministic number (a count, arithmetic on a table) has no statistical term. Missing terms are named, never
-replaced by a guess. `Number.tolerance` overrides the rule for one number and needs `Number.tolerance_reason`.
+A deterministic number (a count, arithmetic on a table) has no statistical term. A term that is not known is left out,
+never guessed. `Number.tolerance` overrides the rule for one number and needs `Number.tolerance_reason`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def judge(
     measured     the number at full precision in the publication's unit, a finished string to compare letter by
                  letter, or None: not run, for the reason `why_not_run`
     std, n       our sample standard deviation over `n` repeats, in the same unit
-    pictures     our test-set size (default: the publication's), for the binomial term
+    pictures     our test-set size, for the binomial term
     unit         our unit; another one than the publication's is an error of the program: ValueError
     same_runs    the measurement is arithmetic on the published runs themselves: no statistical term
     terms        further named parts of the tolerance that follow from the measurement: the rounding of its inputs
@@ -95,25 +95,28 @@ def judge(
     """
     if unit is not None and unit != number.unit:
         raise ValueError(f"{number.id}: measured in {unit!r}, published in {number.unit!r}")
-    if std is not None and not (std >= 0 and n >= 1):
-        raise ValueError(f"{number.id}: std must be >= 0 and n >= 1, got std={std}, n={n}")
+    if std is not None and not (0 <= std < math.inf and n >= 1):
+        raise ValueError(f"{number.id}: std must be finite and >= 0, n >= 1; got std={std}, n={n}")
+    if measured is not None and not isinstance(measured, str):
+        measured = float(measured)  # whatever array library it came from
+        if number.value is None:
+            raise ValueError(f"{number.id}: {number.printed!r} is a text; print the measurement in its form to compare")
     common = {"id": number.id, "published": number.printed, "published_std": number.std, "unit": number.unit,
               "source": number.source}  # fmt: skip
     if measured is None:
         return Verdict(**common, measured=None, verdict=NOT_RUN, reason=why_not_run or "no measurement")
     if isinstance(measured, str):
         return _judge_text(number, measured, common, stand_in)
-    common["measured_std"] = std
+    common["measured_std"] = None if std is None else float(std)
     text = number.format(measured) if math.isfinite(measured) else str(measured)
-    difference = measured - number.value if number.value is not None and math.isfinite(measured) else None
+    difference = measured - number.value if math.isfinite(measured) else None
     if stand_in:
         return Verdict(**common, measured=text, verdict=NOT_COMPARABLE, difference=difference, reason=stand_in)
-    if number.value is None:
-        return _judge_text(number, text, common, stand_in)
     if difference is None:
         return Verdict(**common, measured=text, verdict=DIFFERS, reason="the measurement is not a finite number")
     tolerance = rounding_term(number) if same_runs else tolerance_terms(number, std=std, n=n, pictures=pictures)
-    tolerance |= terms or {}
+    if number.tolerance is None:
+        tolerance |= terms or {}
     if text == number.printed:
         verdict = EQUAL
     else:
@@ -148,10 +151,10 @@ def tolerance_terms(
         variances["published spread"] = float(number.std) ** 2 / (number.n or 1)
     if std is not None:
         variances["measured spread"] = std**2 / n
-    pictures = pictures or number.pictures
-    if pictures and number.unit == "%":
+    theirs, ours = number.pictures or pictures, pictures or number.pictures
+    if theirs and number.unit == "%":
         p = min(max(number.value, 0.0), 100.0)
-        variances["binomial"] = 2 * p * (100 - p) / pictures
+        variances["binomial"] = p * (100 - p) * (1 / theirs + 1 / ours)
     total = math.sqrt(sum(variances.values()))
     if total > 0:
         # the statistical term is Z times the root of a sum of squares; its parts are shown in proportion to variance

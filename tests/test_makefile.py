@@ -106,3 +106,35 @@ def test_ci_fails_when_a_test_fails(tmp_path):
     stub.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run(["bash", tmp_path / ".ci" / "run"], env=environment, capture_output=True).returncode != 0
+
+
+def test_without_a_fit_python_one_line_says_what_to_name(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    for stub, code in (("absent", None), ("old", 1)):
+        python = tmp_path / stub
+        if code is not None:
+            python.write_text(f"#!/bin/sh\nexit {code}\n")
+            python.chmod(0o755)
+        done = make("setup", f"PYTHON={python}", folder=tmp_path)
+        assert done.returncode == 2 and not (tmp_path / ".venv").exists()
+        assert f"error: {python} is not Python 3.11 or newer; name one: make setup PYTHON=" in done.stderr
+
+
+def test_a_half_made_environment_is_made_again(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
+    stub = tmp_path / "python"  # a fit Python whose venv cannot be made, as on a Debian without python3-venv
+    stub.write_text('#!/bin/sh\n[ "$1" = -m ] && mkdir -p .venv && exit 1\nexit 0\n')
+    stub.chmod(0o755)
+    done = make("setup", f"PYTHON={stub}", folder=tmp_path)
+    assert done.returncode == 2 and not (tmp_path / ".venv").exists()
+
+
+def test_the_environment_of_the_shell_does_not_leak_in():
+    done = make("-n", "test", env=os.environ | {"PY": "other", "ARGS": "--leak"})
+    assert "other" not in done.stdout and "--leak" not in done.stdout
+    assert ".venv/bin/python -m pytest" in make("-n", "test", "PY=").stdout

@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass, field
 from string import Formatter
 
-from shared.published import Number, Published, load
+from shared.errors import UserError
+from shared.published import Number, Published, load, published_file
 
 TABLES = ("table1", "table2", "table5", "table6", "table7", "table8", "table9", "objectnet")
 H14, L16, L16_21K = "ViT-H/14 (JFT)", "ViT-L/16 (JFT)", "ViT-L/16 (I21k)"
@@ -17,9 +18,20 @@ BIT, NOISY = "BiT-L (R152x4)", "Noisy Student (EffNet-L2)"
 RELEASED = (H14, L16, L16_21K)  # the three ViT columns of Tables 2 and 9
 
 
+BLANK = {"table2": 5, "table5": 6, "table8": 4}  # cells that the paper leaves blank; everywhere else there are none
+
+
 def read_tables() -> dict[str, Published]:
-    """The paper's tables by name (`TABLES`)."""
-    return {name: load("vit", name) for name in TABLES}
+    """The paper's tables by name (`TABLES`). Raises `UserError` for a file that is damaged or has lost a cell."""
+    tables = {name: load("vit", name) for name in TABLES}
+    for name, table in tables.items():
+        blank = sum(cell is None for cells in table.rows.values() for cell in cells.values())
+        if blank != BLANK.get(name, 0):
+            raise UserError(
+                f"{published_file('vit', name)}: {blank} blank cells, the paper has {BLANK.get(name, 0)}; "
+                "restore the file from version control"
+            )
+    return tables
 
 
 @dataclass
@@ -27,7 +39,7 @@ class Sheet:
     """Lines of text whose figures have names: `{name:format}` in a template is the figure `<line>/<name>`."""
 
     lines: list[str] = field(default_factory=list)
-    figures: dict[str, tuple[str, float | str]] = field(default_factory=dict)  # id -> (text as printed, value)
+    figures: dict[str, float | str] = field(default_factory=dict)  # id -> value at full precision
 
     def text(self, line: str = "") -> None:
         """A line without figures: a heading, a blank line."""
@@ -39,12 +51,11 @@ class Sheet:
         for literal, name, spec, _ in Formatter().parse(template):
             parts.append(literal)
             if name is not None:
-                shown = format(values[name], spec or "")
-                parts.append(shown)
                 key = f"{id}/{name}"
                 if key in self.figures:
                     raise ValueError(f"two figures are called {key!r}")
-                self.figures[key] = (shown.strip(), values[name])
+                self.figures[key] = values[name]
+                parts.append(format(values[name], spec or ""))
         self.lines.append("".join(parts))
 
 
@@ -56,6 +67,11 @@ def value(cell: Number | None) -> float:
 def spread(cell: Number | None) -> float:
     """A cell's printed deviation; NaN where none is printed."""
     return math.nan if cell is None or cell.std is None else float(cell.std)
+
+
+def half_unit(cell: Number) -> float:
+    """Half a unit of the last printed digit."""
+    return 0.5 * 10.0**-cell.decimals
 
 
 def mean(values: list[float]) -> float:
@@ -117,8 +133,8 @@ def core_days(sheet: Sheet, tables: dict[str, Published]) -> None:
 
 
 def error_cut(old: float, new: float) -> float:
-    """Relative error reduction (e_old - e_new) / e_old of two accuracies in %."""
-    return (new - old) / (100 - old)
+    """Relative error reduction (e_old - e_new) / e_old of two accuracies in %; NaN where there was no error."""
+    return (new - old) / (100 - old) if old < 100 else math.nan
 
 
 def error_rates(sheet: Sheet, tables: dict[str, Published]) -> None:
@@ -226,7 +242,7 @@ def pretraining(sheet: Sheet, tables: dict[str, Published]) -> None:
             f"5/{name}/order",
             "      best to worst: {order};   ViT-L/16 - ViT-B/16 = {gap:+.2f}",
             order=" > ".join(sorted(printed, key=printed.get, reverse=True)),
-            gap=printed["ViT-L/16"] - printed["ViT-B/16"],
+            gap=value(cells["ViT-L/16"]) - value(cells["ViT-B/16"]),
         )
     gain = {m: value(scores["JFT-300M"][m]) - value(scores["ImageNet"][m]) for m in ("ViT-B/16", "ViT-L/16")}
     sheet.line(

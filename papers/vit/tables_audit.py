@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from papers.vit.tables_article import BIT, H14, L16, RELEASED, TABLE5_CELL, error_cut, mean, spread, value
+from papers.vit.tables_article import RELEASED, TABLE5_CELL, half_unit, mean, value
+from shared.errors import UserError
 from shared.published import Number, Published
 from shared.record import Record
 from shared.verdict import EQUAL
@@ -74,58 +75,6 @@ def cross_table(record: Record, tables: dict[str, Published]) -> list[dict]:
     return rows
 
 
-def noise(record: Record, tables: dict[str, Published]) -> list[dict]:
-    """Table 2's gaps with Welch's t, three runs a side, beside the article's rule (gap in units of the larger std)."""
-    from scipy.special import stdtr, stdtrit
-
-    def compare(a: Number, b: Number) -> dict:
-        (m1, s1, n1), (m2, s2, n2) = ((value(x), spread(x), x.n) for x in (a, b))
-        v1, v2 = s1**2 / n1, s2**2 / n2
-        se = math.sqrt(v1 + v2)
-        gap, cut = m1 - m2, error_cut(m2, m1)
-        row = {"gap": gap, "se": se, "in_std": abs(gap) / max(s1, s2) if max(s1, s2) > 0 else math.nan, "cut": cut}
-        if not se > 0:
-            return row | {"p": math.nan}
-        dof = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
-        # delta method: cut = 1 - e1/e2
-        e1, e2 = 100 - m1, 100 - m2
-        cut_se = math.sqrt(v1 / e2**2 + v2 * e1**2 / e2**4)
-        half = float(stdtrit(dof, 0.975)) * cut_se
-        return row | {
-            "dof": dof, "t": gap / se, "p": 2 * float(stdtr(dof, -abs(gap) / se)), "cut_low": cut - half,
-            "cut_high": cut + half,
-        }  # fmt: skip
-
-    record.section("noise: gaps of Table 2 against the standard error of two means of three runs (Welch)")
-    record.say("  luck of fine-tuning only: each model was pre-trained once, and the test set's own error is not in it")
-    rows = []
-    for ours in (L16, H14):
-        record.say(f"  {ours} against {BIT}")
-        record.say(
-            f"    {'dataset':<20}{'gap':>7}{'s.e.':>8}{'t':>7}{'dof':>6}{'p':>8}   may be called different?   "
-            "article's rule       error cut with its 95 % interval"
-        )
-        for dataset, cells in tables["table2"].rows.items():
-            row = {"model": ours, "dataset": dataset, **compare(cells[ours], cells[BIT])}
-            rows.append(row)
-            if math.isnan(row["p"]):
-                row["different"] = None
-                record.say(
-                    f"    {dataset:<20}{row['gap']:>+7.2f}{'-':>8}{'-':>7}{'-':>6}{'-':>8}   "
-                    f"{'cannot tell: BiT-L has no deviation':<48}{100 * row['cut']:.0f}%, no interval"
-                )
-                continue
-            row["different"] = row["p"] < 0.05
-            record.say(
-                f"    {dataset:<20}{row['gap']:>+7.2f}{row['se']:>8.3f}{row['t']:>7.1f}{row['dof']:>6.1f}"
-                f"{row['p']:>8.4f}   {'yes' if row['different'] else 'no':<26}{row['in_std']:>4.1f} larger std      "
-                f"{100 * row['cut']:>4.0f}% ({100 * row['cut_low']:.0f}% to {100 * row['cut_high']:.0f}%)"
-            )
-        called = sum(bool(row.get("different")) for row in rows if row["model"] == ours)
-        record.say(f"    different at the 5 % level: {called} of {len(tables['table2'].rows)} rows")
-    return rows
-
-
 def frontier(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """(compute, accuracy) points that no cheaper point beats, by rising compute."""
     best: list[tuple[float, float]] = []
@@ -140,7 +89,7 @@ def compute_needed(front: list[tuple[float, float]], accuracy: float) -> float:
     for (c0, a0), (c1, a1) in pairwise(front):
         if a0 <= accuracy <= a1:
             return c0 * (c1 / c0) ** ((accuracy - a0) / (a1 - a0))
-    return math.nan
+    return front[0][0] if accuracy == front[0][1] else math.nan
 
 
 def compute_claim(record: Record, tables: dict[str, Published]) -> list[dict]:
@@ -148,6 +97,9 @@ def compute_claim(record: Record, tables: dict[str, Published]) -> list[dict]:
     table6 = tables["table6"]
     family = {row: next((f for f in ("ViT", "ResNet") if row.startswith(f)), "hybrid") for row in table6.rows}
     cost = {row: value(cell) for row, cell in table6.column("exaFLOPs").items()}
+    free = next((row for row, exaflops in cost.items() if not exaflops > 0), None)
+    if free:
+        raise UserError(f"table6.json: {free}: exaFLOPs must be above 0; restore the file from version control")
     scores = {
         "average of 5": {row: mean([value(cells[d]) for d in FIVE]) for row, cells in table6.rows.items()},
         **{d: {row: value(cells[d]) for row, cells in table6.rows.items()} for d in DATASETS},
@@ -170,30 +122,47 @@ def compute_claim(record: Record, tables: dict[str, Published]) -> list[dict]:
     return results
 
 
-def compute_ratio(vit: list[tuple[float, float]], rival: list[tuple[float, float]], steps: int = 200) -> dict:
-    """The rival's compute over ViT's at `steps` + 1 accuracies, evenly over the range that both frontiers reach."""
+def compute_ratio(vit: list[tuple[float, float]], rival: list[tuple[float, float]]) -> dict:
+    """The rival's compute over ViT's, over the accuracies that both frontiers reach. Exact: its logarithm is linear in
+    accuracy between the points of either frontier."""
     low, high = max(vit[0][1], rival[0][1]), min(vit[-1][1], rival[-1][1])
-    found = {"low": low, "high": high, "vit_least": vit[0][1], "rival_best": rival[-1][1]}
-    if low >= high:
+    found = {"low": low, "high": high, "vit": (vit[0][1], vit[-1][1]), "rival": (rival[0][1], rival[-1][1])}
+    if low > high:
         return found | {"overlap": False}
-    grid = [low + (high - low) * i / steps for i in range(steps + 1)]
-    ratios = sorted(compute_needed(rival, a) / compute_needed(vit, a) for a in grid)
+    knots = sorted({low, high, *(a for _, a in vit + rival if low <= a <= high)})
+    logs = [math.log(compute_needed(rival, a) / compute_needed(vit, a)) for a in knots]
+    pieces = [(x1 - x0, *sorted((y0, y1))) for (x0, y0), (x1, y1) in pairwise(zip(knots, logs, strict=True))]
+    pieces = pieces or [(1.0, logs[0], logs[0])]  # a single accuracy that both reach
+    whole = sum(width for width, _, _ in pieces)
+
+    def share(bottom: float, top: float) -> float:
+        """Part of the range in which the ratio's logarithm lies in [bottom, top]."""
+        inside = 0.0
+        for width, y0, y1 in pieces:
+            if y0 == y1:
+                inside += width * (bottom <= y0 <= top)
+            else:
+                inside += width * max(0.0, min(y1, top) - max(y0, bottom)) / (y1 - y0)
+        return inside / whole
+
+    bottom, top = min(logs), max(logs)
+    lower, upper = bottom, top
+    for _ in range(60):  # bisection: half of the range lies below the median
+        middle = (lower + upper) / 2
+        lower, upper = (middle, upper) if share(-math.inf, middle) < 0.5 else (lower, middle)
     return found | {
-        "overlap": True,
-        "min": ratios[0],
-        "median": ratios[steps // 2],
-        "max": ratios[-1],
-        "inside_2_4": sum(2 <= ratio <= 4 for ratio in ratios) / len(ratios),
-        "rival_cheaper": sum(ratio < 1 for ratio in ratios) / len(ratios),
-    }
+        "overlap": True, "min": math.exp(bottom), "median": math.exp(upper), "max": math.exp(top),
+        "inside_2_4": share(math.log(2), math.log(4)), "rival_cheaper": share(-math.inf, -1e-12),
+    }  # fmt: skip
 
 
 def _compute_words(row: dict) -> str:
     other = row["other"]
     if not row["overlap"]:
-        return (
-            f"no common range: the least ViT has {row['vit_least']:.2f} %, the best {other} {row['rival_best']:.2f} %"
+        ranges = " and ".join(
+            f"{name} {a:.2f} to {b:.2f} %" for name, (a, b) in (("ViT", row["vit"]), (other, row["rival"]))
         )
+        return f"no common range: {ranges}"
     words = []
     if other == "ResNet":  # the claim is about ResNets
         where = [text for text, is_so in (("below 2x", row["min"] < 2), ("above 4x", row["max"] > 4)) if is_so]
@@ -232,11 +201,6 @@ def rounding(record: Record, tables: dict[str, Published]) -> list[dict]:
             f"{'equal' if verdict.verdict == EQUAL else words[possible]}"
         )
     return results
-
-
-def half_unit(cell: Number) -> float:
-    """Half a unit of the last printed digit."""
-    return 0.5 * 10.0**-cell.decimals
 
 
 def inputs(record: Record, tables: dict[str, Published]) -> None:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from papers.vit import tables_audit as audit
 from papers.vit.tables_article import article_sheet, read_tables
+from papers.vit.tables_noise import noise
 from shared import cli
-from shared.published import load
+from shared.errors import UserError
+from shared.published import load, published_file
 from shared.record import Record
 
 
@@ -35,12 +37,18 @@ def main(config: Config) -> Record:
     ) as record:  # fmt: skip
         sheet = article_sheet(tables)
         record.say("\n".join(sheet.lines).strip("\n"))
-        for id, (_, measured) in sheet.figures.items():
+        if set(sheet.figures) != set(published.numbers):
+            odd = min(set(sheet.figures) ^ set(published.numbers))
+            raise UserError(
+                f"{published_file('vit', 'tables')}: does not belong to the tables beside it ({odd!r} is in one only); "
+                "restore them from version control"
+            )
+        for id, measured in sheet.figures.items():
             record.judge(published[id], measured)
-        record.results["article"] = {id: measured for id, (_, measured) in sheet.figures.items()}
+        record.results["article"] = sheet.figures
 
         record.results["cross_table"] = audit.cross_table(record, tables)
-        record.results["noise"] = audit.noise(record, tables)
+        record.results["noise"] = noise(record, tables)
         record.results["compute"] = audit.compute_claim(record, tables)
         record.results["rounding"] = audit.rounding(record, tables)
         if config.models:

@@ -57,6 +57,25 @@ def test_a_damaged_and_an_outdated_result_are_named(tmp_path):
     assert verdicts(tmp_path)[IDS[0]] == "not run"
 
 
+def test_problems_count_under_strict_and_a_folder_that_is_not_there_is_named(tmp_path, capsys):
+    result(tmp_path, "one", "2026-01-01", {IDS[0]: 89.33})
+    (tmp_path / "vit" / "torn.json").write_text("{")
+    for folder, code, says in (
+        (tmp_path, 1, "torn.json: damaged"),
+        (tmp_path / "nowhere", 2, "nowhere: no such folder"),
+    ):
+        with pytest.raises(SystemExit) as exit:
+            cli.run(check.main, check.Config, ["--results", str(folder), "--strict"])
+        captured = capsys.readouterr()
+        assert exit.value.code == code and says in captured.out + captured.err
+
+
+def test_a_stand_in_counts_where_there_is_nothing_better(tmp_path):
+    result(tmp_path, "offline", "2026-01-01", {IDS[0]: 1.0}, stand_in="tiny")
+    result(tmp_path, "gap", "2026-01-02", {IDS[0]: None})
+    assert verdicts(tmp_path)[IDS[0]] == "not comparable"
+
+
 @pytest.mark.parametrize(("measured", "code"), [(89.33, 0), (50.0, 1)])
 def test_strict_sets_the_exit_code_and_json_is_for_machines(tmp_path, capsys, measured, code):
     result(tmp_path, "one", "2026-01-01", {IDS[0]: measured})

@@ -57,6 +57,7 @@ def test_defaults_then_file_then_command_line(tmp_path):
         ('config = "x"', "unknown key 'config'"),
         ("rate = ", "not readable as TOML"),
         (b"rate = '\xff'", "not readable as TOML"),
+        ("rate = " + "[" * 5000, "not readable as TOML"),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_it(tmp_path, capsys, text, says):
@@ -95,6 +96,14 @@ def test_interrupted(capsys):
 
     exit_code, _, err = code(main, [], capsys)
     assert exit_code == 130 and "interrupted" in err
+
+
+def test_a_configuration_is_found_from_the_root_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    (tmp_path / "configs").mkdir()
+    toml(tmp_path / "configs", "rate = 7.0")
+    monkeypatch.chdir("/")
+    assert cli.parse(Config, ["--config", "configs/c.toml"]).rate == 7.0
 
 
 def test_a_bug_still_shows_its_traceback():

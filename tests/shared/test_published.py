@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import UserError
-from shared.published import load_all, read
+from shared.published import Number, load_all, read
 
 GOOD = {
     "schema": 1, "paper": "toy", "experiment": "table", "source": "Toy, Table 1", "unit": "%", "defaults": {"n": 3},
@@ -50,6 +50,13 @@ def test_cells_and_numbers_keep_their_digits(tmp_path):
         ({"numbers": {"x": {"printed": "1", "n": 0}}}, "x/n"),
         ({"numbers": {"x": {"printed": "1", "tolerance": 3.0}}}, "tolerance_reason"),
         ({"numbers": [1]}, "numbers"),
+        ({"columns": ["A", "A"]}, "columns"),
+        ({"rows": {"r": ["99.50 ±", None]}}, "r/A/std"),
+        ({"rows": {"r": ["99.50 ± -1", None]}}, "r/A/std"),
+        ({"numbers": {"x": {"printed": "1", "std": "1,0"}}}, "x/std"),
+        ({"numbers": {"x": {"printed": "1", "tolerance": "3", "tolerance_reason": "r"}}}, "x/tolerance"),
+        ({"unit": 5}, "unit"),
+        ({"groups": {"g": [[1]]}}, "groups/g"),
         ({"groups": {"g": ["absent"]}}, "groups/g"),
     ],
 )
@@ -66,6 +73,22 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, content):
     with pytest.raises(UserError) as error:
         read(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_is_not_in_the_file_is_named_when_it_is_asked_for(tmp_path):
+    path = write(tmp_path, GOOD)
+    published = read(path)
+    for ask in (lambda: published["absent"], lambda: published.rows["absent"], lambda: published.rows["r"]["absent"],
+                lambda: published.groups["absent"]):  # fmt: skip
+        with pytest.raises(UserError) as error:
+            ask()
+        assert str(path) in str(error.value) and "'absent' is missing" in str(error.value)
+
+
+def test_only_numerals_are_numbers():
+    for text in ("1,2,,3", "12,34", "fits", "2.5k", "1.", "١"):
+        assert Number("n", text).value is None and Number("n", text).decimals == 0
+    assert Number("n", "-1,234.50").value == -1234.5 and Number("n", "-1,234.50").decimals == 2
 
 
 def test_an_absent_file_is_named(tmp_path):

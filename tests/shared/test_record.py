@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from shared.errors import UserError
 from shared.provenance import git_state
 from shared.published import Number
 from shared.record import TIME_FIELDS, Record
+from shared.verdict import judge
 
 
 @dataclass
@@ -91,19 +93,76 @@ def test_an_unwritable_folder_is_found_before_the_work(tmp_path):
 
 def test_a_full_disk_at_the_end_leaves_the_earlier_result(tmp_path, monkeypatch):
     path = run(tmp_path)
-    before = path.read_bytes()
-    real, calls = os.fsync, []
+    before = path.read_bytes(), path.with_suffix(".log").read_bytes()
+    real = os.fsync
+    for fails in (2, 3):  # the probe at the start still fits; then the log, then the JSON
+        calls = []
 
-    def full(fd):
-        calls.append(fd)
-        if len(calls) > 1:  # the probe at the start still fits
-            raise OSError(28, "No space left on device")
-        real(fd)
+        def full(fd, calls=calls, fails=fails):
+            calls.append(fd)
+            if len(calls) == fails:
+                raise OSError(28, "No space left on device")
+            real(fd)
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match="No space left"):
-        run(tmp_path)
-    assert path.read_bytes() == before
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(UserError, match="No space left"):
+            run(tmp_path)
+        assert (path.read_bytes(), path.with_suffix(".log").read_bytes()) == before
+
+
+def test_a_screen_that_fails_does_not_cost_the_result(tmp_path, monkeypatch, capsys):
+    def gone(*args, **options):
+        if options.get("file") is None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", gone)
+    run_loud(tmp_path)
+    assert (tmp_path / "toy" / "loud.log").read_text() == "first\nsecond ±\n"
+
+
+def run_loud(folder: Path) -> None:
+    with Record("toy", "loud", results=folder) as record:
+        record.say("first")
+        record.say("second ±")
+
+
+@pytest.mark.parametrize("screen", ["| head -1", "> /dev/full", "2>/dev/null | true"])
+def test_a_reader_that_leaves_and_a_full_screen_leave_the_whole_log(tmp_path, screen):
+    code = (
+        "from pathlib import Path; from shared.record import Record\n"
+        f"with Record('toy', 'loud', results=Path({str(tmp_path)!r})) as r:\n"
+        "    for i in range(3000): r.say(f'line {i} ±')\n"
+    )
+    (tmp_path / "run.py").write_text(code)
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
+    command = f"set -o pipefail; {sys.executable} {tmp_path / 'run.py'} {screen} >/dev/null"
+    if screen.startswith(">"):
+        command = f"{sys.executable} {tmp_path / 'run.py'} {screen}"
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert len((tmp_path / "toy" / "loud.log").read_text().splitlines()) == 3000
+
+
+def test_runs_in_one_folder_do_not_trip_over_each_other(tmp_path):
+    first, second = (Record("toy", "run", results=tmp_path, quiet=True) for _ in range(2))
+    with first, second:
+        pass
+    assert Record.load(tmp_path / "toy" / "run.json")
+
+
+VERDICT = judge(Number("n", "0.5", source="toy/run"), 0.5).as_json()
+
+
+def damaged(**changes) -> str:
+    good = {
+        "schema": 1,
+        "paper": "p",
+        "experiment": "e",
+        "provenance": {"started": "2026"},
+        "results": {},
+        "verdicts": [],
+    }
+    return json.dumps(good | changes)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +174,15 @@ def test_a_full_disk_at_the_end_leaves_the_earlier_result(tmp_path, monkeypatch)
         ('{"schema": 0}', "schema 0"),
         ('{"schema": 99}', "schema 99"),
         ('{"schema": 1, "paper": "p"}', "'experiment' is missing"),
+        (damaged(provenance=[]), "'provenance' is not a dict"),
+        (damaged(provenance={"started": 3}), "no start"),
+        (damaged(verdicts=None), "'verdicts' is not a list"),
+        (damaged(verdicts=[[]]), "verdict 0 is none of equal"),
+        (damaged(verdicts=[{"verdict": "perfect"}]), "verdict 0 is none of equal"),
+        (damaged(verdicts=[VERDICT | {"id": [1]}]), "verdict 0 has a wrong 'id'"),
+        (damaged(verdicts=[VERDICT | {"difference": "big"}]), "verdict 0 has a wrong 'difference'"),
+        (damaged(verdicts=[VERDICT | {"tolerance_terms": {"a": "b"}}]), "wrong 'tolerance_terms'"),
+        ('{"schema": ' + "1" * 5000 + "}", "damaged"),
     ],
 )
 def test_damaged_and_foreign_results_are_refused_by_name(tmp_path, content, says):
@@ -146,6 +214,22 @@ def test_a_dirty_checkout_says_so_but_results_do_not_count(tmp_path):
     assert git_state(tmp_path)["dirty"] is False
     (tmp_path / "code.py").write_text("x = 2\n")
     assert git_state(tmp_path)["dirty"] is True
+
+
+def test_an_untracked_file_is_dirt_and_a_hooks_pointers_are_not_followed(tmp_path, monkeypatch):
+    for name in ("ours", "other"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q")
+        (tmp_path / name / "x").write_text(name)
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "-qm", name)
+    ours = git_state(tmp_path / "ours")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert git_state(tmp_path / "ours") == ours
+    (tmp_path / "ours" / "new.py").touch()
+    assert git_state(tmp_path / "ours") == ours | {"dirty": True}
+    (tmp_path / "other" / "copy").mkdir()  # a copy inside somebody else's repository
+    assert git_state(tmp_path / "other" / "copy") == {"commit": None, "dirty": None}
 
 
 def test_outside_git_nothing_is_claimed(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,43 @@ def test_each_spread_widens_the_tolerance_by_the_stated_formula():
     assert set(both.tolerance_terms) == {"rounding", "published spread", "measured spread", "binomial"}
 
 
+def test_each_sides_own_test_set_counts():
+    expected = 0.05 + 2 * math.sqrt(50 * 50 / 1000 + 50 * 50 / 100_000)
+    assert judge(number("50.0", pictures=1000), 50.2, pictures=100_000).tolerance == pytest.approx(expected)
+    both = 0.05 + 2 * math.sqrt(2 * 30 * 70 / 400)
+    assert judge(number("30.0", pictures=400), 30.2).tolerance == pytest.approx(both)
+    assert judge(number("30.0"), 30.2, pictures=400).tolerance == pytest.approx(both)
+    assert judge(number("30.0", unit="points"), 30.2, pictures=400).tolerance == pytest.approx(0.05)
+    assert judge(number("150.0", pictures=400), 150.2).tolerance == pytest.approx(0.05)  # no variance outside 0..100
+
+
+def test_a_spread_without_its_number_of_runs_is_one_run():
+    assert judge(number("50.0", std="2.0"), 50.2).tolerance == pytest.approx(0.05 + 4)
+
+
+def test_the_line_says_everything():
+    line = judge(number("50.0", std="2.0"), 48.8, std=0.25, n=4).line()
+    assert line.startswith(
+        "n: published 50.0 ± 2.0, measured 48.8 ± 0.25, difference -1.2, tolerance 4.06 (rounding 0.05"
+    )
+    assert line.endswith("): agrees")
+
+
+def test_a_zero_has_no_sign():
+    for printed, measured in (("+0.00", -0.001), ("-0.0", 0.004), ("0", -0.2)):
+        assert judge(number(printed, unit=""), measured).verdict == "equal"
+    assert judge(number("+0.00", unit=""), -0.01).verdict == "differs"
+
+
+def test_any_array_librarys_number_will_do_and_a_text_needs_a_text():
+    verdict = judge(number("50.0"), np.float32(50.0), std=np.float64(0.5))
+    assert type(verdict.difference) is float and type(verdict.measured_std) is float
+    with pytest.raises(ValueError, match="is a text"):
+        judge(number("31M", unit=""), 31.0)
+    with pytest.raises(ValueError, match="std"):
+        judge(number("50.0"), 50.0, std=math.inf)
+
+
 def test_zero_spread_adds_nothing_and_missing_spread_is_not_named():
     verdict = judge(number("50.0", std="0.00"), 50.2, std=0.0, n=5)
     assert verdict.verdict == "differs" and verdict.tolerance_terms == {"rounding": 0.05}
@@ -93,11 +131,12 @@ def test_text_is_compared_letter_by_letter():
     fits = number("fits", unit="")
     assert judge(fits, "fits").verdict == "equal"
     assert judge(fits, "does not fit").verdict == "differs"
+    assert judge(fits, "fits", stand_in="another model").verdict == "not comparable"
 
 
 def test_a_stated_tolerance_replaces_the_rule_and_its_reason_is_shown():
     loose = number("50.0", tolerance=3.0, tolerance_reason="bf16 variant")
-    verdict = judge(loose, 52.9, std=0.1)
+    verdict = judge(loose, 52.9, std=0.1, terms={"rounding of the values": 9.0})
     assert verdict.verdict == "agrees" and verdict.tolerance_terms == {"stated": 3.0}
     assert "bf16 variant" in verdict.line()
 

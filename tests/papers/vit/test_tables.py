@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.vit import tables_audit, vit_part4_tables
+from papers.vit import tables_audit, tables_noise, vit_part4_tables
 from papers.vit.tables_article import article_sheet, read_tables
 from shared import cli
 from shared.paths import ROOT
@@ -93,27 +96,66 @@ def test_welch_is_scipys(tmp_path):
     from scipy.stats import ttest_ind_from_stats
 
     tables = read_tables()
-    rows = {(r["model"], r["dataset"]): r for r in tables_audit.noise(make_record(tmp_path), tables)}
+    rows = {(r["model"], r["dataset"]): r for r in tables_noise.noise(make_record(tmp_path), tables)}
     for (model, dataset), row in rows.items():
         a, b = tables["table2"].rows[dataset][model], tables["table2"].rows[dataset]["BiT-L (R152x4)"]
         if b.std is None:
-            assert row["different"] is None
+            assert row["different"] is None and row["p"] is None
             continue
         expected = ttest_ind_from_stats(a.value, float(a.std), 3, b.value, float(b.std), 3, equal_var=False)
         assert (row["t"], row["p"]) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
         assert row["cut_low"] < row["cut"] < row["cut_high"]
-    different = {d for (model, d), row in rows.items() if row["different"] and model.startswith("ViT-L")}
-    assert different == {"ImageNet", "CIFAR-100", "Oxford-IIIT Pets", "Oxford Flowers-102"}
+        assert (row["cut_low"] > 0 or row["cut_high"] < 0) == (row["p"] < 0.05)  # the interval says what the test says
+        assert row["p_range"][0] <= row["p"] <= row["p_range"][1]
+        assert row["in_std"] == pytest.approx(abs(a.value - b.value) / max(float(a.std), float(b.std)))
+    called = {dataset for (model, dataset), row in rows.items() if row["different"] and model.startswith("ViT-L")}
+    assert called == {"ImageNet", "CIFAR-100", "Oxford-IIIT Pets", "Oxford Flowers-102"}
+    undecided = {dataset for (_, dataset), row in rows.items() if row["p"] and row["different"] is None}
+    assert undecided == {"CIFAR-10", "Oxford Flowers-102"}
+
+
+def test_fiellers_interval_holds_the_ratio_95_times_in_100():
+    rng = np.random.default_rng(0)
+    e1, e2, std, trials = 0.5, 0.63, 0.06, 2000
+    held = 0
+    for x, y in zip(rng.normal(e1, std, (trials, 3)), rng.normal(e2, std, (trials, 3)), strict=True):
+        dof = tables_noise.welch(y.mean() - x.mean(), x.std(ddof=1), y.std(ddof=1), 3, 3)[1]
+        low, high = tables_noise.fieller(x.mean(), y.mean(), x.var(ddof=1) / 3, y.var(ddof=1) / 3, dof)
+        held += low <= 1 - e1 / e2 <= high
+    assert 0.93 < held / trials < 0.98
 
 
 def test_the_compute_claim_on_frontiers_of_known_ratio():
     vit = [(10.0, 80.0), (100.0, 90.0)]
     thrice = [(30.0, 80.0), (300.0, 90.0)]
     row = tables_audit.compute_ratio(vit, thrice)
-    assert row["min"] == pytest.approx(3) == row["max"] and row["inside_2_4"] == 1 and row["rival_cheaper"] == 0
-    apart = tables_audit.compute_ratio(vit, [(30.0, 70.0), (300.0, 75.0)])
-    assert not apart["overlap"]
+    assert (row["min"], row["median"], row["max"]) == pytest.approx((3, 3, 3))
+    assert row["inside_2_4"] == 1 and row["rival_cheaper"] == 0
+    # both frontiers bend at 85: the ratio's logarithm (base 2) rises from -1 to 2, then from 2 to 3
+    row = tables_audit.compute_ratio(
+        [(10.0, 80.0), (20.0, 85.0), (100.0, 90.0)], [(5.0, 80.0), (80.0, 85.0), (800.0, 90.0)]
+    )
+    assert (row["min"], row["median"], row["max"]) == pytest.approx((0.5, 4.0, 8.0))
+    assert row["inside_2_4"] == pytest.approx(0.5 / 3) and row["rival_cheaper"] == pytest.approx(0.5 / 3)
+    assert tables_audit.compute_needed(vit, 85.0) == pytest.approx(math.sqrt(1000))
     assert tables_audit.frontier([(3, 1.0), (1, 2.0), (2, 1.5), (4, 3.0)]) == [(1, 2.0), (4, 3.0)]
+
+
+def test_ranges_that_touch_in_a_point_or_not_at_all():
+    vit = [(10.0, 80.0), (100.0, 90.0)]
+    assert not tables_audit.compute_ratio(vit, [(30.0, 70.0), (300.0, 75.0)])["overlap"]
+    assert not tables_audit.compute_ratio(vit, [(30.0, 95.0)])["overlap"]
+    point = tables_audit.compute_ratio(vit, [(5.0, 90.0)])
+    assert (point["min"], point["median"], point["max"], point["rival_cheaper"]) == pytest.approx((0.05, 0.05, 0.05, 1))
+
+
+def test_what_follows_the_articles_part_is_as_recorded(monkeypatch):
+    """Audit, noise, compute and rounding, to the letter: these are our own figures, pinned here."""
+    record = run_all(read_tables(), monkeypatch)
+    start = next(i for i, line in enumerate(record.lines) if line.startswith("== cross-table audit"))
+    end = record.lines.index("== the inputs: every printed cell ==")
+    expected = (Path(__file__).parent / "expected_tables_audit.txt").read_text().split("\n")
+    assert record.lines[start : end - 1] == expected[:-1]
 
 
 def test_an_impossible_mean_is_called_so(tmp_path):
@@ -183,10 +225,28 @@ def test_changing_a_cell_that_the_article_uses_makes_a_verdict_differ(monkeypatc
         assert run_all(tables | {name: other}, monkeypatch).differs, id
 
 
-@pytest.mark.parametrize(
-    ("content", "says"), [(None, "no such file"), (b"", "not readable"), (b"\xff\xfe", "not readable")]
-)
-def test_a_bad_published_file_is_one_line_and_the_earlier_result_stays(tmp_path, monkeypatch, capsys, content, says):
+def rewritten(change) -> bytes:
+    """Table 5's file after `change(data)`."""
+    data = json.loads(published_file("vit", "table5").read_text())
+    change(data)
+    return json.dumps(data).encode()
+
+
+BAD_FILES = {
+    "absent": (None, "no such file"),
+    "empty": (b"", "not readable"),
+    "not UTF-8": (b"\xff\xfe", "not readable"),
+    "truncated": (rewritten(lambda d: None)[:500], "not readable"),
+    "another table": (published_file("vit", "table6").read_bytes(), "holds the numbers of vit/table6"),
+    "a row gone": (rewritten(lambda d: d["rows"].pop("JFT-300M/ImageNet")), "JFT-300M/ImageNet"),
+    "a column renamed": (rewritten(lambda d: d["columns"].__setitem__(0, "ViT-B/15")), "ViT-B/16"),
+    "a cell gone": (rewritten(lambda d: d["rows"]["JFT-300M/ImageNet"].__setitem__(0, None)), "blank cells"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_bad_published_file_is_one_line_and_the_earlier_result_stays(tmp_path, monkeypatch, capsys, kind):
+    content, says = BAD_FILES[kind]
     vit_part4_tables.main(vit_part4_tables.Config(results=tmp_path))
     before = (tmp_path / "vit" / "tables.json").read_bytes()
     bad = tmp_path / "table5.json"
@@ -196,9 +256,8 @@ def test_a_bad_published_file_is_one_line_and_the_earlier_result_stays(tmp_path,
     capsys.readouterr()
     with pytest.raises(SystemExit) as exit:
         cli.run(vit_part4_tables.main, vit_part4_tables.Config, ["--results", str(tmp_path)])
-    assert exit.value.code == 2
     err = capsys.readouterr().err
-    assert str(bad) in err and says in err and err.count("\n") == 1
+    assert exit.value.code == 2 and "table5.json" in err and says in err and err.count("\n") == 1
     assert (tmp_path / "vit" / "tables.json").read_bytes() == before
 
 
@@ -207,6 +266,7 @@ def test_table1_is_counted_without_memory(tmp_path):
 
     record = make_record(tmp_path)
     rows = {(r["model"], r["patch"]): r["counts"] for r in table1(record, read_tables())}
+    assert list(rows["ViT-Large", 32].values()) == [305_510_400, 306_560_000, 306_535_400, 307_585_000]
     assert rows["ViT-Base", 16]["encoder + head"] == 86_567_656
     assert rows["ViT-Huge", 14]["encoder"] == 630_764_800
     assert {v.id: v.verdict for v in record.verdicts} == {
