@@ -28,7 +28,7 @@ scratch|$(VIT)/vit_part4_scratch.py|ViT against ResNet from scratch on CIFAR-10 
 scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minutes)
 curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
 pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets pictures and the few-shot figures
-compare|papers/comparisons/compare.py|two architectures layer by layer; ARGS="bert-base vit-b16"
+compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
 report|shared/report|results/report/index.html from all results
 bench|benchmarks/run.py|speed and memory against peers
@@ -93,7 +93,7 @@ pictures: $(READY)
 	$(PY) $(VIT)/vit_part4_pictures.py $(ARGS)
 
 compare: $(READY)
-	$(PY) papers/comparisons/compare.py $(ARGS)
+	$(PY) papers/comparisons/compare.py $(or $(strip $(ARGS)),pages)
 
 check: $(READY)
 	$(PY) -m shared.check $(ARGS)
