@@ -52,6 +52,8 @@ class Config(cli.Common):
     """updates between two validations (and checkpoints)"""
     picture_size: int = 32
     """pixels; pictures of another size are squashed to it"""
+    pad: int = 4
+    """black pixels around a picture before the random crop"""
     variant: Literal["float32", "float32-compiled", "bf16", "bf16-compiled"] = "float32"
     """arithmetic; float32 is the reference"""
     device: str = "auto"
@@ -78,7 +80,7 @@ def main(config: Config) -> Record | int:
     choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
     recipe = Recipe(
         steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
-        every=config.every, picture_size=config.picture_size,
+        every=config.every, picture_size=config.picture_size, pad=config.pad,
     )  # fmt: skip
     train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
     test, test_set = scratch_data.read_pictures(config.data, config.test_split, config.picture_size, config.data_root)
@@ -161,6 +163,8 @@ def check(config: Config, names: tuple[str, ...]) -> None:
             raise UserError(f"--{key} {getattr(config, key)}: must be at least 1")
     if not config.models or not config.sizes:
         raise UserError("--models and --sizes: name at least one of each")
+    if config.pad < 0:
+        raise UserError(f"--pad {config.pad}: must not be negative")
     if not 0 <= config.warmup <= config.steps:
         raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
     if not config.experiment or "/" in config.experiment or config.experiment.startswith("."):

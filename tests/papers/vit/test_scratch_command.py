@@ -162,8 +162,8 @@ def test_two_ranks_give_what_one_gives(finished: Path, tmp_path: Path) -> None:
 def test_the_command_line_is_frozen() -> None:
     assert [f.name for f in dataclasses.fields(script.Config)] == [
         "config", "results", "strict", "experiment", "data", "data_root", "test_split", "models", "sizes", "seeds",
-        "steps", "warmup", "batch", "validation", "every", "picture_size", "variant", "device", "threads", "estimate",
-        "train",
+        "steps", "warmup", "batch", "validation", "every", "picture_size", "pad", "variant", "device", "threads",
+        "estimate", "train",
     ]  # fmt: skip
     config = parse(script.Config, ["--sizes", "100", "200", "--models", "ViT", "--no-train", "--variant", "bf16"])
     assert config.sizes == (100, 200) and config.models == ("ViT",) and not config.train
@@ -174,7 +174,7 @@ def test_the_defaults_are_the_articles_recipe_and_configurations_load() -> None:
 
     defaults, article = script.Config(), Recipe()
     assert all(getattr(defaults, key) == getattr(article, key) for key in
-               ("steps", "warmup", "batch", "validation", "every", "picture_size"))  # fmt: skip
+               ("steps", "warmup", "batch", "validation", "every", "picture_size", "pad"))  # fmt: skip
     demo = read_config(script.Config, ROOT / "configs" / "vit" / "scratch-demo.toml")
     assert demo.data == "digits" and len(demo.sizes) == 2
     assert read_config(script.Config, ROOT / "configs" / "vit" / "scratch.toml").sizes == defaults.sizes
