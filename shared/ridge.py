@@ -232,6 +232,7 @@ def _buffer(name: str, count: int, rows: int, columns: int, device: torch.device
 def _threads(count: int) -> ThreadPoolExecutor:
     def alone() -> None:
         torch.set_num_threads(1)
+        torch.get_num_threads()  # a thread's first question sets it to the value last set anywhere: ask it now
 
     executor = ThreadPoolExecutor(count, thread_name_prefix="ridge", initializer=alone)
     for future in [executor.submit(threading.Event().wait, 0.01) for _ in range(count)]:
