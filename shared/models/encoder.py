@@ -83,7 +83,7 @@ class Encoder:
         # cuDNN rounds float32 convolutions to TF32 unless it is told not to; float32 means float32 here
         try:
             with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-                y = self._run(x)[:rows].float()
+                y = self._run(x)[:rows].float().contiguous()  # a view would keep every token of the batch alive
         except RuntimeError:
             self._batch = 0  # out of memory: the caller comes again with fewer
             raise

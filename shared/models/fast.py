@@ -103,6 +103,31 @@ def standardise_weights(module: nn.Module) -> int:
     return len(targets)
 
 
+class ClassTokenLayer(nn.Module):
+    """A ViT's last layer for its class token alone: all tokens are attended to, one is answered for.
+
+    Pre-logits and logits read only that token of [B, 1 + patches, dim], so nobody looks at what the last layer's query,
+    output and MLP products make of the patches: 7 % of ViT-B's work, 3 % of ViT-L's. Gives [B, 1, dim].
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, tokens: Tensor, attention_mask: None = None, **_: Any) -> Tensor:
+        layer, attention = self.layer, self.layer.attention
+        normed = layer.layernorm_before(tokens)
+
+        def heads(x: Tensor) -> Tensor:
+            return x.unflatten(2, (attention.num_attention_heads, -1)).transpose(1, 2)
+
+        query = heads(attention.q_proj(normed[:, :1]))
+        key, value = heads(attention.k_proj(normed)), heads(attention.v_proj(normed))
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, scale=attention.scaling)
+        first = tokens[:, :1] + attention.o_proj(seen.transpose(1, 2).flatten(2))
+        return first + layer.mlp(layer.layernorm_after(first))
+
+
 def compiled(module: nn.Module) -> nn.Module:
     """`torch.compile` by inductor with frozen weights: constants are folded and packed for the matrix units."""
     import torch._inductor.config as inductor

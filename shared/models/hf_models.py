@@ -114,6 +114,9 @@ def build(identity: Identity, choice: Choice) -> nn.Module:
     family = _family(config, identity.spec)
     dtype = choice.dtype if family.transformer else torch.float32
     model = _read(identity, family, dtype)
+    if config["model_type"] == "vit":
+        layers = model.vit.layers if identity.head else model.layers
+        layers[-1] = fast.ClassTokenLayer(layers[-1])
     module = Answer(model, "logits" if identity.head else "pooler_output").eval()
     if not family.transformer:
         fast.standardise_weights(module)

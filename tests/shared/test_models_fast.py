@@ -92,3 +92,13 @@ print(faults())
     if took == "False":
         pytest.skip("this allocator does not take the thresholds")
     assert int(count) < 1000  # 81,920 pages of 4 KiB without the thresholds
+
+
+def test_last_layer_for_the_class_token_alone():
+    model = random_model("vit")
+    tokens = torch.randn(3, 17, 32)
+    with torch.no_grad():
+        whole = model.layers[-1](tokens, None)
+        first = fast.ClassTokenLayer(model.layers[-1])(tokens, None)
+    assert first.shape == (3, 1, 32)
+    torch.testing.assert_close(first[:, 0], whole[:, 0], rtol=1e-5, atol=1e-6)

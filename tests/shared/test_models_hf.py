@@ -60,6 +60,7 @@ def test_bfloat16_follows_float32_and_the_batch_does_not_matter(family, tmp_path
     assert low.choice.dtype == (torch.float32 if family == "bit" else torch.bfloat16)
     assert torch.nn.functional.cosine_similarity(low.encode(pictures()), whole).min() > 0.9995
     assert low.at(torch.float32).encode(pictures()).equal(whole)
+    assert whole.untyped_storage().nbytes() == whole.numel() * 4  # not a view of every token
     assert exact.encode([]).shape == (0, exact.dim)
 
 
