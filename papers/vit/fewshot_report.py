@@ -58,7 +58,7 @@ def article_part(
 def breeds(record: Record, data: list[Data]) -> list[str] | None:
     """The article's line on class names that ImageNet-1k has too; None when Pets is not in the run."""
     for d in data:
-        if d.spec in ("pets", "timm/oxford-iiit-pet"):
+        if d.spec == "pets":
             names = d.split.test.class_names
             same = fewshot_breeds.same_name(names)
             record.say("\n" + lines.breeds_line(same, len(names)))

@@ -26,6 +26,7 @@ ARTICLE_MODELS = {
     "microsoft/resnet-50": "ResNet-50 (ImageNet-1k)",
 }
 ARTICLE_DATA = {"cifar100": "CIFAR-100", "pets": "Oxford-IIIT Pets"}
+HUB_NAMES = {"uoft-cs/cifar100": "cifar100", "timm/oxford-iiit-pet": "pets"}
 PRECISION_PICTURES = 4
 
 
@@ -89,13 +90,15 @@ def open_data(
     name: str, root: Path | None, sizes: splits.Sizes, shots: tuple[int, ...], draws: int, seed: int,
     authors_shots: tuple[int, ...], authors_seeds: int,
 ) -> Data:  # fmt: skip
+    name = HUB_NAMES.get(name, name)
     train, test = splits.load(name, root)
     split = splits.make(
         train, test, sizes, seed=seed, authors_shots=max(authors_shots, default=0),
         authors_seeds=authors_seeds if authors_shots else 0,
     )  # fmt: skip
     used, tested = train.subset(split.train_rows), test.subset(split.test_rows.ravel())
-    title = ARTICLE_DATA.get(name) or (Path(name).name if Path(name).is_dir() else name)
+    folder = Path(name).expanduser()
+    title = ARTICLE_DATA.get(name) or (folder.resolve().name if folder.is_dir() else name)
     return Data(name, title, split, splits.draws(split, shots, draws, seed=seed), used, tested)
 
 

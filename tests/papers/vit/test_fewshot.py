@@ -391,6 +391,15 @@ def test_the_script_from_pictures_to_verdicts(fakes, tmp_path, published_log, ca
     assert result["provenance"]["seed"] == 0 and len(result["provenance"]["data"]) == 4
 
 
+def test_the_hubs_own_names_are_the_articles_data(fakes, tmp_path):
+    script.main(
+        replace(CONFIG, results=tmp_path, data=("uoft-cs/cifar100", "timm/oxford-iiit-pet"), protocol="article")
+    )
+    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    assert list(result["results"]["data"]) == ["CIFAR-100", "Oxford-IIIT Pets"]
+    assert len(result["results"]["data"]["CIFAR-100"]["rows"]["test"].split()) == 5 * 10
+
+
 def test_the_same_seed_gives_the_same_numbers(fakes, tmp_path):
     def results(name, **changes):
         script.main(replace(CONFIG, results=tmp_path / name, **changes))
