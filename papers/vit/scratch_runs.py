@@ -124,6 +124,20 @@ def train_all(bench: Bench, runs: list[Run], *, show_estimate: bool) -> list[Run
     return done
 
 
+def time_line(folder: Path, run: Run) -> str:
+    """How long a run trained, over all its starts, and where."""
+    path = folder / f"{run.name}.machine.json"
+    starts = files.read_json(path, "machine")["starts"] if path.exists() else []
+    if not starts:
+        return f"  {run.name:<28} (no note of the machine)"
+    seconds, scoring = (sum(s[key] for s in starts) for key in ("seconds", "evaluation_seconds"))
+    where = ", ".join(sorted({f"{s['device']} ({s['threads']} thread{'s' * (s['threads'] > 1)})" for s in starts}))
+    return (
+        f"  {run.name:<28} {words(seconds)} on {where}; validation took {100 * scoring / max(seconds, 0.1):.1f} %"
+        + (f"; {len(starts)} starts" if len(starts) > 1 else "")
+    )
+
+
 def train_one(bench: Bench, run: Run) -> None:
     """One run under a progress bar: step, loss, last accuracy, time left."""
     trainer = Trainer(run, bench.recipe, bench.data(run), bench.device)

@@ -108,6 +108,8 @@ def main(config: Config) -> Record | int:
         }
         record.say("\n".join(scratch_lines.table(scores, sizes, recipe, classes)))
         tell_more(record, config, recipe, scores, sizes, classes, len(test) - recipe.validation)
+        for run in curves:
+            record.say(scratch_runs.time_line(bench.folder, run))
         reused = [run for run in already if run in curves]
         if reused:
             record.say(

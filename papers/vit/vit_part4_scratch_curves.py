@@ -80,7 +80,7 @@ def main(config: Config) -> Record:
             record.figure(
                 scratch_figures.draw_sizes(found, numbers, record.figures_dir / f"{config.experiment}-sizes.png"),
                 "Best validation accuracy against the number of training pictures, as in Figure 4: ViT and ResNet, "
-                "ours and the article's.",
+                "ours, and the article's where the pictures are the same.",
             )
             record.figure(
                 scratch_figures.draw_curves(found, record.figures_dir / f"{config.experiment}-curves.png"),
