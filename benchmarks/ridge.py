@@ -228,8 +228,10 @@ def report(results: dict) -> str:
         f"Measured by `python benchmarks/ridge.py` on {results['machine']}. Medians of interleaved rounds; the ratio",
         "to ours in brackets. All float64. What the columns are: the script's docstring.",
         "",
-        "| data | d | ours, s | " + " | ".join(f"{p}, s" for p in PEERS) + " | unequal classes | relative error |",
-        "|---|---|---|" + "---|" * (len(PEERS) + 2),
+        "| data | d | rounds | ours, s | "
+        + " | ".join(f"{p}, s" for p in PEERS)
+        + " | unequal classes | relative error |",
+        "|---|---|---|---|" + "---|" * (len(PEERS) + 2),
     ]
     total = dict.fromkeys(["ours", *PEERS], 0.0)
     for key, cell in cells.items():
@@ -238,13 +240,11 @@ def report(results: dict) -> str:
         for method in total:
             total[method] += DIMS[int(dim)] * seconds[method]
         peers = [f"{seconds[p]:.2f} ({seconds[p] / seconds['ours']:.1f}x)" for p in PEERS]
-        lines.append(
-            f"| {name} | {dim} | {seconds['ours']:.2f} | {' | '.join(peers)} | {cell['unequal classes']} of "
-            f"{cell['compared classes']:,} | {cell['relative error']:.0e} |"
-        )
+        exact = f"{cell['unequal classes']} of {cell['compared classes']:,} | {cell['relative error']:.0e}"
+        lines.append(f"| {name} | {dim} | {cell['rounds']} | {seconds['ours']:.2f} | {' | '.join(peers)} | {exact} |")
     if len(cells) == len(DATA) * len(DIMS):
         peers = [f"{total[p]:.1f} ({total[p] / total['ours']:.1f}x)" for p in PEERS]
-        lines.append(f"| the article: 7 models x 2 | | {total['ours']:.1f} | {' | '.join(peers)} | | |")
+        lines.append(f"| the article: 7 models x 2 | | | {total['ours']:.1f} | {' | '.join(peers)} | | |")
     if "solvers" in results:
         lines += [
             "",
