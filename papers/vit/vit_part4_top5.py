@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from shared import cli
 from shared.errors import UserError
 from shared.record import Record
+
+if TYPE_CHECKING:
+    from papers.vit.top5_run import Classifier
+    from shared.data import PictureSet
 
 
 @dataclass
@@ -54,21 +58,38 @@ class Config(cli.Common):
 
 
 def main(config: Config) -> Record | None:
-    from papers.vit import top5_report, top5_run
+    from papers.vit.top5_report import tell
+    from shared.device import rank_and_world
+
+    if rank_and_world()[0] != 0:  # under torchrun one process writes
+        measure(config)
+        return None
+    with Record(
+        "vit", config.experiment, config=config, results=config.results,
+        question="How many top-1 errors on ImageNet classes have the label among the five best guesses, and what else "
+        "does one accuracy hide?",
+    ) as record:  # fmt: skip
+        record.seed = config.seed
+        tell(record, config, *measure(config))
+    return record
+
+
+def measure(config: Config) -> tuple[list[Classifier], list[PictureSet], list[str]]:
+    """The classifiers with their scores, the picture sets, and what the extraction had to say."""
+    from papers.vit import top5_run
     from shared.data import load_pictures
-    from shared.device import choose, rank_and_world
+    from shared.device import choose
 
     if not config.models or not config.ways:
         raise UserError("models and ways: at least one of each is needed; leave the option out for the defaults")
     imagenette = config.data in ("imagenette", "frgfm/imagenette")
     split = config.split or ("validation" if imagenette else "all")
-    pictures = load_pictures(config.data, split, root=config.data_root)
-    sets = [pictures]
+    sets = [load_pictures(config.data, split, root=config.data_root)]
     if imagenette and split == "validation":
         sets.append(load_pictures(config.data, "ilsvrc_val", root=config.data_root))
     choice = choose(config.device, config.dtype)
     runner = top5_run.Runner(choice, cache=config.cache)
-    found = [runner.open(spec, pictures, config.ways[0]) for spec in config.models]
+    found = [runner.open(spec, sets[0], config.ways[0]) for spec in config.models]
     total = sum(map(len, sets))
     top5_run.announce(
         f"{len(found)} classifier(s), {len(config.ways)} way(s) in, {total:,} pictures: up to "
@@ -77,17 +98,7 @@ def main(config: Config) -> Record | None:
     )
     for classifier in found:
         runner.run(classifier, config.ways, sets)
-    if rank_and_world()[0] != 0:  # under torchrun one process writes
-        return None
-
-    with Record(
-        "vit", config.experiment, config=config, results=config.results,
-        question="How many top-1 errors on ImageNet classes have the label among the five best guesses, and what else "
-        "does one accuracy hide?",
-    ) as record:  # fmt: skip
-        record.seed = config.seed
-        top5_report.tell(record, config, found, sets, runner.notes)
-    return record
+    return found, sets, runner.notes
 
 
 if __name__ == "__main__":
