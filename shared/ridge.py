@@ -56,11 +56,11 @@ def weights(rows: np.ndarray | Tensor, labels: np.ndarray | Tensor, classes: int
     """W of equation (1), float64 [d, classes], from rows [n, d] and labels [n]: a classifier to keep."""
     x, y = torch.as_tensor(rows).double(), targets(labels, classes)
     wide = len(x) > x.shape[1]
-    system = x.mT @ x if wide else x @ x.mT
-    solution, sound = _solve(system, x.mT @ y if wide else y, penalty, system.diagonal().clone())
-    if not sound.all():
+    system, right = (x.mT @ x, x.mT @ y) if wide else (x @ x.mT, y)
+    solution, unsound = _Cholesky(system[None], right[None]).solve(penalty)
+    if unsound:
         return _by_singular_values(x, y)(penalty)
-    return solution.clone() if wide else x.mT @ solution
+    return solution[0].clone() if wide else x.mT @ solution[0]
 
 
 def standardised_weights(
@@ -112,7 +112,7 @@ class Pool:
     def scores(self, draw: Sequence[int], penalties: Sequence[float], queries: slice = slice(None)) -> np.ndarray:
         """Scores of the queries after fitting the rows of one draw: float64 [len(penalties), q, classes]."""
         group = self._prepare([draw], penalties)[0]
-        return torch.stack([s[0].cpu() for s in self._fit(group, penalties, queries)]).numpy()
+        return torch.stack([s[0].clone().cpu() for s in self._fit(group, penalties, queries)]).numpy()
 
     def correct(
         self,
@@ -155,7 +155,7 @@ class Pool:
         return groups
 
     def _fit(self, draws: Tensor, penalties: Sequence[float], queries: slice) -> Iterator[Tensor]:
-        """For each penalty the scores [D, q, classes] of draws [D, n]."""
+        """For each penalty the scores [D, q, classes] of draws [D, n], in memory that the next one overwrites."""
         (count, n), d = draws.shape, self.rows.shape[1]
         y = self.targets[draws]
         back: Tensor | None = None  # from the dual solution to W, where the queries' products are not at hand
@@ -173,36 +173,51 @@ class Pool:
             for j, draw in enumerate(draws):  # rows, then columns: much faster than one two-dimensional gather
                 torch.index_select(torch.index_select(self._gram, 0, draw, out=strip), 1, draw, out=system[j])
                 torch.index_select(self._cross[queries], 1, draw, out=left[j])
-        diagonal = system.diagonal(dim1=-2, dim2=-1).clone()
+        cholesky = _Cholesky(system, right)
+        scores = _buffer("scores", count, left.shape[-2], y.shape[-1], self.device)
         other: dict[int, Callable[[float], Tensor]] = {}
         for penalty in penalties:
-            solution, sound = _solve(system, right, penalty, diagonal)
-            scores = left @ (solution if back is None else back @ solution)
-            for j in (~sound).nonzero().flatten().tolist():
+            solution, unsound = cholesky.solve(penalty)
+            torch.matmul(left, solution if back is None else back @ solution, out=scores)
+            for j in unsound:
                 if j not in other:
                     other[j] = _by_singular_values(self.rows[draws[j]], y[j])
                 scores[j] = self.queries[queries] @ other[j](penalty)
             yield scores
 
 
-def _solve(system: Tensor, right: Tensor, penalty: float, diagonal: Tensor) -> tuple[Tensor, Tensor]:
-    """(system + penalty I)^-1 right by Cholesky, and per system whether it is sound; [..., n, n], [..., n, K].
+class _Cholesky:
+    """(system + penalty I)^-1 right for one penalty after another; systems [D, n, n], right sides [D, n, K].
 
-    `diagonal` is the system's own; the system's is overwritten. The solution stands in memory that the next call uses.
+    The systems' diagonals are overwritten. Few and large operations: each small one of two threads costs a hand-over of
+    Python's lock. Factors and solutions stand in this thread's memory, which the next object uses again.
     """
-    *batch, n, k = right.shape
-    count = int(np.prod(batch))
-    system.diagonal(dim1=-2, dim2=-1).copy_(diagonal + penalty)
-    # LAPACK wants columns next to each other; the system is symmetric, so its transposed view is that for nothing.
-    factor = _buffer("factor", count, n, n, right.device).view(*batch, n, n).mT
-    solution = _buffer("solution", count, k, n, right.device).view(*batch, k, n).mT
-    info = torch.empty(batch, dtype=torch.int32, device=right.device)
-    torch.linalg.cholesky_ex(system.mT, out=(factor, info))
-    pivots = factor.diagonal(dim1=-2, dim2=-1).square().amin(-1)
-    sound = (info == 0) & (pivots > SOUND * diagonal.amax(-1))
-    torch.linalg.solve_triangular(factor, right, upper=False, out=solution)
-    torch.linalg.solve_triangular(factor.mT, solution, upper=True, out=solution)
-    return solution, sound
+
+    def __init__(self, system: Tensor, right: Tensor):
+        count, n, k = right.shape
+        # LAPACK wants columns next to each other; a symmetric system's transposed view is that for nothing
+        self.system, self.right = system.mT, right.mT.contiguous().mT
+        self.diagonal = system.diagonal(dim1=-2, dim2=-1)
+        self.own = self.diagonal.clone()
+        self.factor = _buffer("factor", count, n, n, right.device).mT
+        self.solution = _buffer("solution", count, k, n, right.device).mT
+        self.info = torch.empty(count, dtype=torch.int32, device=right.device)
+        self.sound_from = float("inf")
+
+    def solve(self, penalty: float) -> tuple[Tensor, list[int]]:
+        """The solutions [D, n, K], and the numbers of the systems whose solution is not sound."""
+        torch.add(self.own, penalty, out=self.diagonal)
+        torch.linalg.cholesky_ex(self.system, out=(self.factor, self.info))
+        unsound: list[int] = []
+        if penalty < self.sound_from:  # pivots grow with the penalty: what was sound stays sound
+            pivots = self.factor.diagonal(dim1=-2, dim2=-1).square().amin(-1)
+            sound = (self.info == 0) & (pivots > SOUND * self.own.amax(-1))
+            unsound = (~sound).nonzero().flatten().tolist()
+            if not unsound:
+                self.sound_from = penalty
+        torch.linalg.solve_triangular(self.factor, self.right, upper=False, out=self.solution)
+        torch.linalg.solve_triangular(self.factor.mT, self.solution, upper=True, out=self.solution)
+        return self.solution, unsound
 
 
 def _by_singular_values(x: Tensor, y: Tensor) -> Callable[[float], Tensor]:
