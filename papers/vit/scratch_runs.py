@@ -138,6 +138,19 @@ def time_line(folder: Path, run: Run) -> str:
     )
 
 
+def unfinished_line(folder: Path, run: Run) -> str:
+    """How far a run came that has no result: its verdict stays `not run`."""
+    path = folder / f"{run.name}.json"
+    if not path.exists():
+        return f"  {run.name:<28} not run"
+    curve = files.read_json(path, "curve")
+    best = 100 * curve["best"]["correct"] / curve["validation_pictures"]
+    return (
+        f"  {run.name:<28} not finished: step {curve['validations'][-1]['step']:,} of {curve['identity']['steps']:,}, "
+        f"{best:.1f}% so far; the same command goes on"
+    )
+
+
 def train_one(bench: Bench, run: Run) -> None:
     """One run under a progress bar: step, loss, last accuracy, time left."""
     trainer = Trainer(run, bench.recipe, bench.data(run), bench.device)

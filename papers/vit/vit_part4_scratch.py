@@ -118,7 +118,7 @@ def main(config: Config) -> Record | int:
             )
         for run in runs:
             if run not in curves:
-                record.say(f"  not run: {run.name}")
+                record.say(scratch_runs.unfinished_line(bench.folder, run))
 
         record.seed = 0
         record.use_device(choice.name, config.variant, choice.reason)
@@ -179,10 +179,11 @@ def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
 
     record.section("multiply-adds of one picture, counted in both conventions")
     record.say("\n".join(scratch_lines.cost_lines(config.models, recipe, classes)))
-    record.section(f"the other {held_out:,} test pictures at the chosen step: nothing was chosen on them")
-    record.say("\n".join(scratch_lines.held_out_lines(scores)))
-    record.section("how sure the gap is")
-    record.say("\n".join(scratch_lines.seed_lines(scores, sizes, recipe.validation)))
+    if scores:
+        record.section(f"the other {held_out:,} test pictures at the chosen step: nothing was chosen on them")
+        record.say("\n".join(scratch_lines.held_out_lines(scores)))
+        record.section("how sure the gap is")
+        record.say("\n".join(scratch_lines.seed_lines(scores, sizes, recipe.validation)))
     record.section("runs")
 
 

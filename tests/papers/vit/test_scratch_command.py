@@ -70,7 +70,7 @@ def test_a_second_start_reads_what_is_finished(finished: Path, capsys: pytest.Ca
 
 def test_no_train_judges_what_is_there(finished: Path, capsys: pytest.CaptureFixture) -> None:
     record = script.main(configured(finished, train=False, sizes=(20, 40, 80)))
-    assert "not run: ViT-80-seed0" in capsys.readouterr().out and len(record.results["runs"]) == 4
+    assert "ViT-80-seed0                 not run" in capsys.readouterr().out and len(record.results["runs"]) == 4
 
 
 def test_another_recipe_in_the_same_folder_is_refused(finished: Path) -> None:
@@ -88,7 +88,7 @@ def test_the_estimate_leaves_the_runs_alone(finished: Path, tmp_path: Path, caps
 def test_curves_of_the_run(finished: Path, capsys: pytest.CaptureFixture) -> None:
     record = curves_script.main(curves_script.Config(results=finished))
     out = capsys.readouterr().out
-    assert "      20 images  ViT    step 3: " in out and "0.98 of the old value" in out
+    assert "      20 images  ViT    step 3: " in out and "0.99 of the old value" in out
     assert (record.figures_dir / "scratch-curves.svg").exists()
 
 
