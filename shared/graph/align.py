@@ -2,9 +2,9 @@
 
 Both are taken in topological order and aligned globally at the least cost: a gap costs 1, a pair of one type nothing, a
 pair of two different normalisations 1, and no other pair is ever made. Names, sizes and shapes play no part in the
-cost. Ties go to the alignment with fewer pairs of different normalisations (so that swapping the sides swaps what is
-added and what is removed; a convention may leave this out), then, from the end, to a pair, to an added layer, to a
-removed one.
+cost. Ties go to the alignment with fewer pairs of different normalisations, then, from the end, to a pair, to an added
+layer, to a removed one. The shorter side is taken as the left one while that is decided, so that swapping the sides
+swaps what is added and what is removed and nothing else (a convention may leave both out).
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ def align_types(
         raise UserError(
             f"{n:,} against {m:,} layers are too many to align (at most {LARGEST_TABLE:,} pairs); compare parts of them"
         )
+    if symmetric and (m, list(right)) < (n, list(left)):
+        # among alignments of one cost the choice must not depend on which side is left
+        return _removed_first([(i, j) for j, i in align_types(right, left)])
     # symmetric: a cost is (gaps + mixed pairs) * unit + mixed pairs, so the second term only ever settles ties
     unit = n + m + 1 if symmetric else 1
     mixed = unit + (1 if symmetric else 0)
@@ -86,6 +89,20 @@ def align_types(
             add(best)
         table.append(row)
     return _trace(table, left, right, unit, mixed)
+
+
+def _removed_first(pairs: list[tuple[int | None, int | None]]) -> list[tuple[int | None, int | None]]:
+    """The same rows, in each run of gaps the left side's before the right side's."""
+    found, added = [], []
+    for pair in pairs:
+        if pair[0] is None:
+            added.append(pair)
+            continue
+        if pair[1] is not None:
+            found += added
+            added = []
+        found.append(pair)
+    return found + added
 
 
 def _trace(

@@ -6,12 +6,13 @@ Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import ceil, inf
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from shared.errors import UserError
 from shared.graph.measure import Model
+
+LARGEST, SMALLEST = 1e12, 1e-9  # of any assumption: everything that follows is still a finite number
 
 
 def _assumed(default: Any, words: str) -> Any:
@@ -40,14 +41,18 @@ class Assumptions:
     idle_floor: bool = _assumed(False, "a step costs at least one multiply-accumulate for each parameter")
 
     def __post_init__(self) -> None:
+        for one in fields(Assumptions):  # a command's configuration has further fields
+            if getattr(self, one.name) > LARGEST:
+                shown = str(getattr(self, one.name))[:20]
+                raise UserError(f"{one.name.replace('_', '-')} must be at most 10^12, got {shown}")
         for name in (
             "price_hour", "tflops", "utilisation", "bandwidth_gb", "bandwidth_share", "samples", "epochs", "batch",
             "value_bytes", "traffic_bytes", "factor",
         ):  # fmt: skip
-            if not 0 < getattr(self, name) < inf:
-                raise UserError(f"{name.replace('_', '-')} must be above 0, got {getattr(self, name)}")
+            if not getattr(self, name) >= SMALLEST:
+                raise UserError(f"{name.replace('_', '-')} must be above 0 (at least 10^-9), got {getattr(self, name)}")
         for name in ("step_overhead_s", "startup_s", "reserved_gb"):
-            if not 0 <= getattr(self, name) < inf:
+            if not getattr(self, name) >= 0:
                 raise UserError(f"{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
         if self.utilisation > 1 or self.bandwidth_share > 1:
             raise UserError("utilisation and bandwidth-share are shares: at most 1")
@@ -105,10 +110,11 @@ def _numbers(shape: tuple[int, ...] | None) -> int:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a GPU holds training at the assumed batch, and the largest batches that it holds (None: any)."""
+    """Whether a GPU holds training at the assumed batch (None: not known, because some layer's memory is not), and the
+    largest batches that it holds (None: any; an upper bound where some layer's memory is not known)."""
 
     gpu: str
-    fits: bool
+    fits: bool | None
     largest_batch: int | None
     largest_inference_batch: int | None
 
@@ -121,7 +127,8 @@ def fits(model: Model, assumed: Assumptions) -> list[Fit]:
         free = (gigabytes - assumed.reserved_gb) * 1e9
         largest = _batch(free / assumed.factor - 4 * need.weights, need.per_sample)
         inference = _batch(free - need.weights, (need.inference - need.weights) // need.batch)
-        found.append(Fit(name, largest is None or largest >= assumed.batch, largest, inference))
+        holds = largest is None or largest >= assumed.batch
+        found.append(Fit(name, None if holds and not model.memory_known else holds, largest, inference))
     return found
 
 
@@ -151,6 +158,6 @@ def train_cost(model: Model, assumed: Assumptions) -> TrainCost:
     compute = 6 * assumed.batch * operations / (assumed.tflops * 1e12 * assumed.utilisation)
     traffic = assumed.traffic_bytes * model.parameters / (assumed.bandwidth_gb * 1e9 * assumed.bandwidth_share)
     step = assumed.step_overhead_s + max(compute, traffic)
-    steps = ceil(assumed.samples / assumed.batch) * assumed.epochs
+    steps = -(-assumed.samples // assumed.batch) * assumed.epochs
     seconds = assumed.startup_s + steps * step
     return TrainCost(steps, compute, traffic, step, seconds, seconds / 3600 * assumed.price_hour)

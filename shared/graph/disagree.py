@@ -70,6 +70,6 @@ def _reasons(graph: Graph, layer: Layer, what: str, ours: Model, theirs: Model, 
         declared = what == "row" and convention.declared_rows
         if count(convention, declared) != base:
             found.append(words)
-    if layer.parameters == 0 and base and what != "macs":
+    if what != "macs" and layer.parameters not in (None, base):
         found.append("weights that the graph declares tied are counted again for each layer that uses them")
     return found

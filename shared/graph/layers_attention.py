@@ -83,6 +83,14 @@ def attention_parameters(place: Place) -> int:
     return weights + sizes.queries + 2 * sizes.keys + sizes.width
 
 
+def _key_tokens(place: Place, length: int) -> int:
+    """How many keys there are for a sequence of `length` queries."""
+    source = _keys_from(place)
+    if source is None or not place.convention.own_key_length:
+        return length
+    return source[-2] if len(source) > 1 else 1
+
+
 def _lengths(place: Place, width: int) -> tuple[int, int, int]:
     """(sequences, queries a sequence, keys a query sees). A channel axis makes all other axes one sequence."""
     x = place.x
@@ -92,10 +100,7 @@ def _lengths(place: Place, width: int) -> tuple[int, int, int]:
     else:
         length = x[-2] if len(x) > 1 else 1
         sequences = tokens // length
-    source = _keys_from(place)
-    keys = length
-    if source is not None and place.convention.own_key_length:
-        keys = source[-2] if len(source) > 1 else 1
+    keys = _key_tokens(place, length)
     window = place.size("windowSize")
     if window:
         keys = min(keys, window)
@@ -111,9 +116,7 @@ def attention_macs(place: Place) -> int:
     sizes = heads(place)
     sequences, length, keys = _lengths(place, sizes.width)
     source = _keys_from(place)
-    key_tokens = length
-    if source is not None and place.convention.own_key_length:
-        key_tokens = source[-2] if len(source) > 1 else 1
+    key_tokens = _key_tokens(place, length)
     if source is None and place.node.type == "crossAttention" and not place.declared:
         place.note("its keys come from outside the graph: their projections and products are not counted")
         return sequences * length * 2 * sizes.width * sizes.queries
@@ -126,7 +129,7 @@ def attention_kept(place: Place, shape: Shape) -> int:
     """q, k, v, the scores and their softmax (no fused attention), the heads' output, the output."""
     sizes = heads(place)
     sequences, length, keys = _lengths(place, sizes.width)
-    inner = length * (2 * sizes.queries + 2 * sizes.keys)
+    inner = length * 2 * sizes.queries + _key_tokens(place, length) * 2 * sizes.keys
     return sequences * (inner + 2 * sizes.heads * length * keys) + prod(shape)
 
 
@@ -261,7 +264,8 @@ def _recurrent_kind(gates: int) -> Kind:
 
     def kept(place: Place, shape: Shape) -> int:
         features = place.width("inputSize", "inFeatures")
-        return place.tokens(features) * _layers(place) * (gates + 1) * place.need("hiddenSize")
+        directions = 2 if place.flag("bidirectional", False) else 1
+        return place.tokens(features) * _layers(place) * directions * (gates + 1) * place.need("hiddenSize")
 
     return Kind(recurrent_shape, lambda place: _recurrent(place, gates, 2 if place.bias() else 0), macs, kept)
 

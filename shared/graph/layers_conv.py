@@ -32,12 +32,13 @@ def _channel_axis(place: Place) -> int:
 
 
 def _padding(place: Place, kernel: Shape, dilation: Shape) -> Shape:
+    """Both sides of an axis together: an even kernel's `same` is not the same on both."""
     words = place.setting("padding")
     if words == "valid":
         return (0,) * len(kernel)
     if words == "same":
-        return tuple(d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
-    return place.pair("padding", default=0, axes=len(kernel), least=0)
+        return tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
+    return tuple(2 * side for side in place.pair("padding", default=0, axes=len(kernel), least=0))
 
 
 def _windows(place: Place, spatial: Shape, *, stride: int | None, ceil: bool = False) -> Shape:
@@ -51,10 +52,12 @@ def _windows(place: Place, spatial: Shape, *, stride: int | None, ceil: bool = F
     padding = _padding(place, kernel, dilation)
     found = []
     for size, k, s, d, p in zip(spatial, kernel, strides, dilation, padding, strict=True):
-        room = size + 2 * p - d * (k - 1) - 1
+        room = size + p - d * (k - 1) - 1
         if room < 0:
             raise Mismatch(f"its kernel {text(kernel)} is larger than its padded input {text(spatial)}")
-        found.append(-(-room // s) + 1 if ceil else room // s + 1)
+        last = -(-room // s) if ceil else room // s
+        # a window that would start in the padding behind the input is left out, as torch does
+        found.append(last if ceil and last * s >= size + p // 2 else last + 1)
     return tuple(found)
 
 
@@ -147,8 +150,10 @@ def transposed_shape(place: Place) -> Shape:
     stride = place.pair("stride", default=1)
     padding = place.pair("padding", default=0, least=0)
     extra = place.pair("outputPadding", default=0, least=0)
+    dilation = place.pair("dilation", default=1)
     spatial = tuple(
-        (n - 1) * s - 2 * p + k + e for n, s, p, k, e in zip(x[-2:], stride, padding, kernel, extra, strict=True)
+        (n - 1) * s - 2 * p + d * (k - 1) + 1 + e
+        for n, s, p, k, e, d in zip(x[-2:], stride, padding, kernel, extra, dilation, strict=True)
     )
     found = (*x[:-3], place.need(*OUT), *spatial)
     if min(spatial) < 1:

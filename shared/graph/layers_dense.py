@@ -137,6 +137,14 @@ def _experts(place: Place) -> tuple[int, int, int, int]:
     return place.width(*WIDTH), inner, place.need("numExperts"), shared
 
 
+def _routed(place: Place) -> int:
+    """How many experts a token is sent to. Raises UserError for more than there are."""
+    chosen, experts = place.need("topK"), place.need("numExperts")
+    if chosen > experts:
+        raise place.bad(f"topK: {chosen} of {experts} experts cannot be chosen")
+    return chosen
+
+
 def experts_parameters(place: Place) -> int:
     """A router and gated experts without biases."""
     width, inner, experts, shared = _experts(place)
@@ -146,13 +154,12 @@ def experts_parameters(place: Place) -> int:
 def experts_macs(place: Place) -> int:
     """Only the experts that a token is sent to compute."""
     width, inner, experts, shared = _experts(place)
-    active = place.need("topK") + shared
-    return place.tokens(width) * (width * experts + active * 3 * width * inner)
+    return place.tokens(width) * (width * experts + (_routed(place) + shared) * 3 * width * inner)
 
 
 def experts_kept(place: Place, shape: Shape) -> int:
     width, inner, _, shared = _experts(place)
-    return place.tokens(width) * (place.need("topK") + shared) * 3 * inner + prod(shape)
+    return place.tokens(width) * (_routed(place) + shared) * 3 * inner + prod(shape)
 
 
 # normalisation --------------------------------------------------------------------------------------------------------
@@ -173,12 +180,18 @@ def norm_shape(place: Place) -> Shape:
     return place.x
 
 
+def _affine(place: Place) -> bool:
+    """Whether a normalisation has a scale of its own; an instance norm only where it says so (as in torch)."""
+    usual = place.node.type != "instanceNorm"
+    return place.flag("affine", usual) and place.flag("elementwiseAffine", True)
+
+
 def layer_norm_parameters(place: Place) -> int:
-    return _normalised(place) * (2 if place.bias() else 1)
+    return _normalised(place) * (2 if place.bias() else 1) if _affine(place) else 0
 
 
 def rms_norm_parameters(place: Place) -> int:
-    return _normalised(place)
+    return _normalised(place) if _affine(place) else 0
 
 
 def channels(place: Place, *keys: str) -> int:
@@ -203,7 +216,12 @@ def batch_norm_shape(place: Place) -> Shape:
 
 def batch_norm_parameters(place: Place) -> int:
     """Two by channel; the running statistics are buffers, not parameters."""
-    return 2 * channels(place, *BATCH_NORM)
+    if not _affine(place):
+        return 0
+    found = channels(place, *BATCH_NORM)
+    if place.setting(*BATCH_NORM) is None and (len(place.x) == 2 or (len(place.x) == 3 and place.x[-1] != place.x[-2])):
+        place.note(f"says no number of channels: {found} of {text(place.x)} is assumed")
+    return 2 * found
 
 
 def group_norm_shape(place: Place) -> Shape:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from shared.errors import UserError
@@ -18,6 +19,7 @@ from shared.graph.layers import KINDS, Mismatch, Missing, Place, Shape
 from shared.graph.read import STICKY, Graph, Node, quoted
 
 ENDS = frozenset({"input", "output"})
+LARGEST_COUNT = 10**30  # of anything in one layer: sums of them are still floats
 
 
 @dataclass
@@ -86,6 +88,12 @@ class Model:
         return self.total("macs")
 
     @property
+    def memory_known(self) -> bool:
+        """Whether every layer says what it holds: otherwise memory is a lower bound."""
+        kept = self.convention.activations_in_memory and self.unknown("kept")
+        return not kept and not self.unknown("parameters")
+
+    @property
     def unknown_types(self) -> dict[str, int]:
         """Types that are in no table, with how many layers have them."""
         found: dict[str, int] = {}
@@ -112,7 +120,7 @@ class Model:
             return "yes"
         if self.problems:
             return f"no: {self.problems[0].name} {self.problems[0].problem}"
-        unknown = next(layer for layer in self.layers if layer.output is None)
+        unknown = next(layer for layer in self.layers if layer.output is None and layer.type not in _SHAPELESS)
         return f"unknown: the shape after {unknown.name} is not known"
 
 
@@ -133,7 +141,7 @@ def measure(graph: Graph, convention: Convention = RIGHT) -> Model:
         layer = _measured(place, node)
         layer.parents = list(graph.parents[node.id])
         if node.id in ties:
-            layer.parameters = 0
+            layer.parameters = _own_bias(place, node)
             layer.notes.append(f"its weights are those of {ties[node.id]}")
         elif node.settings.get("tied") is True and convention.tied:
             layer.notes.append("is declared tied, but no other layer has weights of its shape: counted")
@@ -144,6 +152,11 @@ def measure(graph: Graph, convention: Convention = RIGHT) -> Model:
         shapes[node.id] = layer.output
         layers.append(layer)
     return Model(graph.name, graph.source, layers, convention, graph.official_parameters)
+
+
+def _own_bias(place: Place, node: Node) -> int:
+    """What is left of a layer that is tied: a bias that it says it has."""
+    return (place.size("outFeatures", "outDim") or 0) if node.type == "linear" and place.bias(False) else 0
 
 
 def _positions(node: Node) -> bool:
@@ -172,6 +185,8 @@ def _measured(place: Place, node: Node) -> Layer:
         layer.kept = _try(lambda: kind.kept(place, shape))
     elif kind.positions:
         layer.macs = layer.kept = 0
+    if max(layer.parameters or 0, layer.macs or 0, layer.kept or 0, prod(layer.output or ())) > LARGEST_COUNT:
+        raise place.bad("its parameters, operations or outputs are more than 10^30; no model has that many")
     return layer
 
 

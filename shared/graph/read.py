@@ -113,7 +113,7 @@ def read(path: Path | str) -> Graph:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise UserError(f"{path}: {path.stat().st_size / 1e6:.0f} MB; a graph file has at most 50 MB")
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder; name a graph file, or hf:{path} for a model folder") from None
     except FileNotFoundError:
@@ -157,14 +157,14 @@ def parse(data: Any, source: str) -> Graph:
                     f"{source}: the connection {quoted(start)} -> {quoted(end)} names {quoted(id)}, which is no node"
                 )
     name = data.get("name") or data.get("id") or Path(source).stem
-    official = data.get("realParamCount")
+    official = integer(data.get("realParamCount"))
     return Graph(
         id=printable(data.get("id") or Path(source).stem),
         name=printable(name),
         nodes=nodes,
         edges=edges,
         source=source,
-        official_parameters=official if type(official) is int and official > 0 else None,
+        official_parameters=official if official and 0 < official <= LARGEST_SIZE**2 else None,
         description=printable(data.get("description") or ""),
     )
 
@@ -174,24 +174,23 @@ def _node(item: Any, at: int, source: str) -> Node:
     if not isinstance(item, dict):
         raise UserError(f"{where}: expected an object, got {quoted(item)}")
     id = item.get("id")
-    if type(id) not in (str, int) or id == "":
+    if not _is_id(id):
         raise UserError(f"{where}: has no id")
     where = f"{source}: node {quoted(id)}"
     if not isinstance(item.get("type"), str) or not item["type"]:
         raise UserError(f"{where}: has no type")
+    type_ = printable(item["type"])
     settings = item.get("params")
     if settings is not None and not isinstance(settings, dict):
         raise UserError(f"{where}: params: expected an object, got {quoted(settings)}")
-    settings = settings or {}
+    settings = {printable(key): value for key, value in (settings or {}).items()}
     if _deep(settings):
         raise UserError(f"{where}: params: nested more than {DEEPEST} levels; a layer's settings are flat")
     shape = None
     for key, value in (("shape", settings.get("shape")), ("inputShape", item.get("inputShape"))):
         if shape is None and value is not None and item["type"] == "input":
             shape = sizes(value, f"{where}: {key}")
-    return Node(
-        str(id), item["type"], printable(item.get("name") or id), settings, shape, printable(item.get("notes") or "")
-    )
+    return Node(str(id), type_, printable(item.get("name") or id), settings, shape, printable(item.get("notes") or ""))
 
 
 def _deep(value: Any) -> bool:
@@ -205,22 +204,30 @@ def _deep(value: Any) -> bool:
     return bool(level)
 
 
+def _is_id(value: Any) -> bool:
+    return type(value) in (str, int) and value != ""
+
+
+def _inputs(item: dict, source: str) -> list:
+    found = item.get("inputs") or []
+    if not isinstance(found, list) or not all(map(_is_id, found)):
+        raise UserError(
+            f"{source}: node {quoted(item['id'])}: inputs: expected a list of node ids, got {quoted(found)}"
+        )
+    return found
+
+
 def _edges(data: dict, source: str) -> list[tuple[str, str]]:
     """The connections; where a file has none, what the nodes' `inputs` say."""
     connections = data.get("connections")
     if connections is None:
-        return [
-            (str(parent), str(item["id"]))
-            for item in data["components"]
-            for parent in (item.get("inputs") or [])
-            if type(parent) in (str, int)
-        ]
+        return [(str(parent), str(item["id"])) for item in data["components"] for parent in _inputs(item, source)]
     if not isinstance(connections, list):
         raise UserError(f"{source}: connections: expected a list, got {quoted(connections)}")
     edges = []
     for at, item in enumerate(connections):
         ends = [item.get(key) for key in ("from", "to")] if isinstance(item, dict) else [None, None]
-        if any(type(end) not in (str, int) for end in ends):
+        if not all(map(_is_id, ends)):
             raise UserError(f"{source}: connection {at + 1}: expected `from` and `to`, got {quoted(item)}")
         edges.append((str(ends[0]), str(ends[1])))
     return edges

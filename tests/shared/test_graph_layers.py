@@ -47,6 +47,39 @@ AGAINST_TORCH = [
         lambda: nn.ConvTranspose2d(4, 6, 2, 2),
     ),
     ("layerNorm", {"normalizedShape": [4, 5]}, [3, 4, 5], lambda: nn.LayerNorm((4, 5))),
+    (
+        "transposeConv2d",
+        {"outChannels": 6, "kernelSize": 3, "stride": 2, "dilation": 2, "groups": 2, "bias": False},
+        [4, 9, 9],
+        lambda: nn.ConvTranspose2d(4, 6, 3, 2, dilation=2, groups=2, bias=False),
+    ),
+    (
+        "conv2d",
+        {"outChannels": 6, "kernelSize": 4, "padding": "same"},
+        [4, 9, 9],
+        lambda: nn.Conv2d(4, 6, 4, padding="same"),
+    ),
+    (
+        "maxpool2d",
+        {"kernelSize": 2, "stride": 3, "padding": 1, "ceilMode": True},
+        [4, 5, 5],
+        lambda: nn.MaxPool2d(2, 3, 1, ceil_mode=True),
+    ),
+    (
+        "maxpool2d",
+        {"kernelSize": 1, "stride": 4, "ceilMode": True},
+        [4, 6, 4],
+        lambda: nn.MaxPool2d(1, 4, ceil_mode=True),
+    ),
+    (
+        "layerNorm",
+        {"normalizedShape": 5, "elementwiseAffine": False},
+        [3, 5],
+        lambda: nn.LayerNorm(5, elementwise_affine=False),
+    ),
+    ("batchNorm", {"affine": False}, [2, 4, 9, 9], lambda: nn.BatchNorm2d(4, affine=False)),
+    ("instanceNorm", {"numFeatures": 4}, [2, 4, 9, 9], lambda: nn.InstanceNorm2d(4)),
+    ("instanceNorm", {"affine": True}, [2, 4, 9, 9], lambda: nn.InstanceNorm2d(4, affine=True)),
     ("layerNorm", {}, [3, 5], lambda: nn.LayerNorm(5)),
     ("rmsNorm", {"normalizedShape": 5}, [3, 5], lambda: nn.RMSNorm(5)),
     ("batchNorm", {}, [1, 4, 9, 9], lambda: nn.BatchNorm2d(4)),
@@ -122,6 +155,7 @@ def test_cross_attention_has_its_keys_at_their_own_length_and_width() -> None:
     layer = crossed("multiHeadAttention", {"embedDim": 8, "numHeads": 2}, [1, 4, 8], [1, 16, 8])
     assert layer.output == (1, 4, 8)
     assert layer.macs == 4 * 2 * 64 + 16 * 2 * 64 + 2 * 4 * 16 * 8
+    assert layer.kept == 4 * 2 * 8 + 16 * 2 * 8 + 2 * 2 * 4 * 16 + 4 * 8  # q, output; k, v; scores twice; result
     wide = crossed("crossAttention", {"embedDim": 8, "numHeads": 2}, [4, 8], [16, 12])
     assert wide.parameters == 2 * 64 + 2 * 12 * 8 + 4 * 8
     modulated = crossed("multiHeadAttention", {"embedDim": 8, "numHeads": 2}, [4, 8], [1, 48])
@@ -134,6 +168,27 @@ def test_experts_count_all_weights_but_only_the_active_products() -> None:
     layer = one("sharedExpertMoE", settings, [1, 3, 8])
     assert layer.parameters == 8 * 4 + 5 * 3 * 8 * 16
     assert layer.macs == 3 * (8 * 4 + 3 * 3 * 8 * 16)
+
+
+def test_more_experts_than_there_are_cannot_be_chosen() -> None:
+    with pytest.raises(UserError, match="topK: 5 of 4 experts"):
+        one("moeLayer", {"numExperts": 4, "topK": 5, "expertDim": 16}, [3, 8])
+
+
+def test_a_batch_norm_that_has_to_guess_its_channels_says_so() -> None:
+    assert "channels: 4 of 4 × 16 × 9 is assumed" in one("batchNorm", {}, [4, 16, 9]).notes[0]
+    assert one("batchNorm", {}, [4, 9, 9]).notes == one("batchNorm", {"numFeatures": 16}, [4, 16, 9]).notes == []
+
+
+def test_both_directions_keep_their_gates() -> None:
+    kept = [one("lstm", {"hiddenSize": 6, "bidirectional": both}, [7, 5]).kept for both in (False, True)]
+    assert kept == [7 * 5 * 6, 2 * 7 * 5 * 6]
+
+
+def test_a_source_of_positions_is_not_why_a_shape_is_unknown() -> None:
+    data = chain(("rope", {}), ("flux", {}), shape=[3, 8])
+    data["connections"] = [{"from": "n1", "to": "n2"}, {"from": "n0", "to": "n2"}, {"from": "n2", "to": "n3"}]
+    assert measure(parse(data, "f")).forward == "unknown: the shape after flux_2 is not known"
 
 
 def test_gated_layers_read_hidden_dim_as_their_inner_size() -> None:
@@ -241,6 +296,7 @@ def test_tied_weights_count_once_where_their_owner_is_found() -> None:
     model = tied({"inFeatures": 8, "outFeatures": 11, "tied": True})
     assert model.parameters == 88
     assert model.layers[2].notes == ["its weights are those of embedding_1"]
+    assert tied({"inFeatures": 8, "outFeatures": 11, "tied": True, "bias": True}).parameters == 88 + 11
     alone = tied({"inFeatures": 8, "outFeatures": 12, "tied": True})
     assert alone.parameters == 88 + 8 * 12 + 12
     assert "no other layer has weights of its shape" in alone.layers[2].notes[0]

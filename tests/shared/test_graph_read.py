@@ -87,6 +87,8 @@ def test_files_that_cannot_be_read(tmp_path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not readable"):
         read(binary)
+    binary.write_bytes(b"\xef\xbb\xbf" + json.dumps(block()).encode())  # as some editors save it
+    assert len(read(binary).nodes) == len(block()["components"])
 
 
 def test_the_variants_of_public_files_are_read() -> None:
@@ -96,11 +98,16 @@ def test_the_variants_of_public_files_are_read() -> None:
             {"id": "in", "type": "input", "inputShape": [1, 4], "params": {}},
             {"id": "out", "type": "output", "name": "Ausgabe\x1b[31m ä\n"},
             {"id": "note", "type": "stickyNote", "name": "hello"},
+            {"id": "odd", "type": "flux\n\x1b[31m", "params": {"k\n": 1}},
         ],
+        "realParamCount": 1.5e9,
         "connections": [{"from": "in", "to": "out", "fromPort": "bottom"}, {"from": 7, "to": "out"}],
     }
     graph = parse(data, "dir/some.json")
     assert graph.name == "some"
+    assert graph.official_parameters == 1_500_000_000
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert (graph.node("odd").type, graph.node("odd").settings) == (f"flux{mark}{mark}[31m", {f"k{mark}": 1})
     assert graph.node("in").shape == (1, 4)
     assert graph.parents["out"] == ["in", "7"]
     assert graph.node("out").name == "Ausgabe\N{REPLACEMENT CHARACTER}[31m ä\N{REPLACEMENT CHARACTER}"
