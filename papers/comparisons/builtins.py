@@ -153,8 +153,8 @@ def from_hub(spec: str, length: int | None = None) -> Model:
     transformers.logging.set_verbosity_error()
     folder = _settings_folder(spec)
     try:
-        config = transformers.AutoConfig.from_pretrained(str(folder))
-    except (OSError, ValueError, KeyError) as error:
+        config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    except Exception as error:  # the configuration's text decides what goes wrong in the library
         raise UserError(
             f"hf:{spec}: {folder / 'config.json'} cannot be used ({_first_line(error)}); it must be of a model that "
             "transformers has itself"
@@ -163,7 +163,9 @@ def from_hub(spec: str, length: int | None = None) -> Model:
     def build() -> Built:
         names = getattr(config, "architectures", None) or [""]
         kind = getattr(transformers, names[0], None)
-        model = kind(config) if kind is not None else transformers.AutoModel.from_config(config)
+        model = (
+            kind(config) if kind is not None else transformers.AutoModel.from_config(config, trust_remote_code=False)
+        )
         return model, _hub_inputs(model, config, length)
 
     return _traced(build, spec.rstrip("/").rpartition("/")[2], f"hf:{spec}")

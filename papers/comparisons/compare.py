@@ -24,7 +24,7 @@ from pathlib import Path
 from papers.comparisons import evidence
 from papers.comparisons.machine import model_json
 from papers.comparisons.options import option, parse, positional
-from papers.comparisons.pages import AS_PUBLISHED, PUBLISHED_COST, TAGLINES, pair_of
+from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, pair_of
 from papers.comparisons.report import Report
 from papers.comparisons.sources import Source, resolve
 from papers.comparisons.view_text import as_markdown, as_text
@@ -74,9 +74,12 @@ def compare(config: Compare) -> Record:
     sources = [resolve(spec, pages=config.as_published) for spec in (config.left, config.right)]
     if config.as_published and assumptions(config) != Assumptions():
         raise UserError("--as-published has the pages' own assumptions; leave it out to set others")
+    check_length(config.length, sources)
     report = build(sources, config)
     pair = pair_of(*(source.graph for source in sources)) if all(source.graph for source in sources) else None
     name = pair or f"{sources[0].short}-vs-{sources[1].short}"
+    if pair is None and name in PAIRS:  # two real models, or edited graphs: not the evidence of a page
+        name = f"{name}-unpublished"
     with Record(
         "comparisons",
         name,
@@ -100,6 +103,16 @@ def compare(config: Compare) -> Record:
     return record
 
 
+def check_length(length: int | None, sources: list[Source]) -> None:
+    """Raises UserError for a length that is none, or that no side would use."""
+    if length is None:
+        return
+    if length < 1:
+        raise UserError(f"--length must be at least 1, got {length}")
+    if not any(source.spec.startswith("hf:") for source in sources):
+        raise UserError("--length is for models from hf:; a graph declares its input, a built-in model has its own")
+
+
 def build(sources: list[Source], config: Compare) -> Report:
     """Both sides measured under one convention."""
     convention = AS_PUBLISHED if config.as_published else RIGHT
@@ -117,7 +130,9 @@ def build(sources: list[Source], config: Compare) -> Report:
 
 def plan(config: Plan) -> None:
     """`compare.py plan MODEL`."""
-    model = resolve(config.model).model(RIGHT, config.length)
+    source = resolve(config.model)
+    check_length(config.length, [source])
+    model = source.model(RIGHT, config.length)
     assumed = assumptions(config)
     found = model_json(model, assumed) | {"assumptions": asdict(assumed)}
     found["layer_list"] = [
@@ -130,7 +145,7 @@ def plan(config: Plan) -> None:
     ]  # fmt: skip
     text = json.dumps(found, indent=1, ensure_ascii=False)
     if config.results is not None:
-        path = Path(config.results) / "comparisons" / f"plan-{resolve(config.model).short}.txt"
+        path = Path(config.results) / "comparisons" / f"plan-{source.short}.txt"
         atomic_write(path, text + "\n")
     print(text)
 

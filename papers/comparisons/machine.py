@@ -45,7 +45,7 @@ def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
                 "weights": need.weights, "activations": need.inference - need.weights, "total": need.inference,
             },
             "activations_per_sample": need.per_sample,
-            "lower_bound": bool(model.unknown("kept") or model.unknown("parameters")),
+            "lower_bound": not model.memory_known,
         },
         "gpus": {
             fit.gpu: {"memory_gb": GPUS[fit.gpu], "fits_batch": fit.fits, "largest_batch": fit.largest_batch,

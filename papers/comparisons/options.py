@@ -51,7 +51,7 @@ def parse(config_type: type[C], argv: list[str], doc: str | None = None) -> C:
             parser.add_argument(
                 flag, type=kind, default=argparse.SUPPRESS, metavar=kind.__name__.upper(), help=f"{words}{shown}"
             )
-    given = vars(parser.parse_args(argv))
+    given = vars(parser.parse_intermixed_args(argv))
     base = cli.read_config(config_type, given["config"]) if given.get("config") else config_type()
     return replace(base, **given)
 

@@ -29,6 +29,14 @@ BUILT = (
     "Parameter counts of a real model are those of the module that its library builds from the configuration; no "
     "checkpoint is read."
 )
+HIGHLIGHT = (
+    "A highlighted row is a card one of them fits and the other does not, which is the difference that decides a "
+    "purchase."
+)
+UNDECLARED = (
+    "Not every input declares a shape, so memory, cost and GPU fit hold only as far as a layer's size follows from its "
+    "settings."
+)
 
 
 @dataclass
@@ -84,13 +92,23 @@ class Report:
     def headline(self) -> str:
         left, right = self.models
         change = right.parameters - left.parameters
-        if change == 0:
+        if self._some_unknown:
+            first, second = (
+                ("at least " if model.unknown("parameters") else "") + short(model.parameters) for model in self.models
+            )
+            size = f"{second} parameters, {left.name} {first}"
+        elif change == 0:
             size = f"as many parameters as {left.name}"
         else:
             size = f"{short(abs(change))} {'more' if change > 0 else 'fewer'} parameters than {left.name}"
         added, removed, changed = (self.counts[status] for status in (ADDED, REMOVED, CHANGED))
-        layers = "layer" if added == 1 else "layers"
+        # the pages say "layers" of rows, inputs and outputs among them
+        layers = ("layer" if self.page else "row") + ("" if added == 1 else "s")
         return f"{right.name} has {size}: {added} {layers} added, {removed} removed, {changed} changed."
+
+    @property
+    def _some_unknown(self) -> bool:
+        return any(model.unknown("parameters") for model in self.models)
 
     @property
     def relative(self) -> str:
@@ -101,6 +119,8 @@ class Report:
         left, right = (model.parameters for model in self.models)
         sign = "+" if right >= left else "-"
         words = f"{sign}{short(abs(right - left))}"
+        if self._some_unknown:
+            return f"{words} in the layers whose parameters are known"
         if not left:
             return words
         ratio = right / left
@@ -128,12 +148,13 @@ class Report:
             + dollars(train_cost(model, self.assumed).dollars),
         }
         for fit in found:
-            cells[fit.gpu] = self._fit_words(model, fit)
+            cells[fit.gpu] = self._fit_words(fit)
         if not self.page:
             need = memory(model, self.assumed)
             cells["MACs"] = self.total(model, "macs")
-            cells["Training memory"] = f"{gigabytes(need.training)} at batch {self.assumed.batch}"
-            cells["Inference memory"] = f"{gigabytes(need.inference)} at batch {self.assumed.batch}"
+            least = "" if model.memory_known else "at least "
+            cells["Training memory"] = f"{least}{gigabytes(need.training)} at batch {self.assumed.batch:,}"
+            cells["Inference memory"] = f"{least}{gigabytes(need.inference)} at batch {self.assumed.batch:,}"
         return Side(model, cells, found)
 
     def total(self, model: Model, count: str) -> str:
@@ -143,11 +164,11 @@ class Report:
             return words if self.page else f"{words} ({model.total(count):,})"
         return f"at least {words} ({len(unknown)} {'layer' if len(unknown) == 1 else 'layers'} unknown)"
 
-    def _fit_words(self, model: Model, fit: Fit) -> str:
+    def _fit_words(self, fit: Fit) -> str:
+        if fit.fits is None:
+            return "unknown: a layer's memory is not known"
         if self.page:
             return "fits" if fit.fits else "does not fit"
-        if model.unknown("kept") or model.unknown("parameters"):
-            return "unknown: a layer's memory is not known"
         if fit.fits:
             return f"fits (batch up to {fit.largest_batch:,})" if fit.largest_batch is not None else "fits"
         return f"does not fit (batch up to {fit.largest_batch:,})" if fit.largest_batch else "does not fit"
@@ -162,15 +183,20 @@ class Report:
 
     @property
     def gpu_note(self) -> str:
+        if not self._declared:
+            return UNDECLARED
         if self.same_input:
-            return (
-                "Memory for the graph at the input shape both declare. A highlighted row is a card one of them fits "
-                "and the other does not, which is the difference that decides a purchase."
-            )
+            words = "Memory for the graph at the input shape both declare."
+            return f"{words} {HIGHLIGHT}" if self.page else words
         return (
             f"Each side is measured at its own declared input ({self._inputs()}). Both columns are right about their "
             "own model; the difference between them is not a fact about the designs."
         )
+
+    @property
+    def _declared(self) -> bool:
+        """Whether both sides say what comes in."""
+        return all(model.inputs and all(layer.output for layer in model.inputs) for model in self.models)
 
     def _inputs(self) -> str:
         return " against ".join(side.cells["Input"] for side in self.sides)
@@ -186,7 +212,9 @@ class Report:
     def notes(self) -> list[str]:
         """What this is not."""
         found = []
-        if not self.same_input:
+        if not self._declared:
+            found.append(UNDECLARED)
+        elif not self.same_input:
             found.append(
                 f"The two are priced at different declared inputs ({self._inputs()}), so memory, cost and GPU fit are "
                 "each right about their own model and are not a comparison between them. The layer and parameter "

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from papers.comparisons.pages import GRAPHS, page_graph, page_names
+from papers.comparisons.pages import page_graph, page_names
 from shared.errors import UserError
 from shared.graph.convention import Convention
 from shared.graph.measure import Model, check_exists, measure
-from shared.graph.read import Graph, read
+from shared.graph.read import Graph, quoted, read
 
 # the names of `builtins.BUILTINS`, which a graph comparison must not import (a test holds the two equal)
 BUILTIN_NAMES = (
     "bert-base", "vit-b16", "vit-b32", "vit-l16", "vit-l32", "vit-h14", "gpt2", "t5-small", "resnet-50", "bit-r50x1",
     "dinov2-s14", "efficientnet-lite0", "article-vit", "article-resnet",
 )  # fmt: skip
+
+
+LONGEST_NAME = 100  # bytes of a side's part of a file name: two of them and an ending stay below 255
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,16 @@ class Source:
     def short(self) -> str:
         """A name for files."""
         text = self.graph.id if self.graph is not None else self.spec.rstrip("/").rpartition("/")[2].replace(":", "-")
-        return "".join(c if c.isalnum() or c in "._-" else "-" for c in text.lower()).strip(".-") or "model"
+        plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text.lower()).strip(".-") or "model"
+        return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
+
+
+def _there(check: Callable[[Path], bool], spec: str) -> bool:
+    """False also for what can be no name of a file (too long)."""
+    try:
+        return check(Path(spec))
+    except (OSError, ValueError):
+        return False
 
 
 def resolve(spec: str, *, pages: bool = False) -> Source:
@@ -63,15 +76,15 @@ def resolve(spec: str, *, pages: bool = False) -> Source:
         if rest not in page_names():
             raise UserError(f"{spec}: the pages' graphs are {', '.join(page_names())}")
         return Source(spec, page_graph(rest))
-    if Path(spec).is_file() or spec.endswith(".json"):
+    if _there(Path.is_file, spec) or spec.endswith(".json"):
         return Source(spec, read(spec))
-    if pages and (GRAPHS / f"{spec}.json").is_file() and spec in page_names():
+    if pages and spec in page_names():
         return Source(spec, page_graph(spec))
     if spec in BUILTIN_NAMES and not pages:
         return Source(spec)
-    if Path(spec).is_dir():
+    if _there(Path.is_dir, spec):
         raise UserError(f"{spec}: is a folder; name a graph file, or hf:{spec} for a model folder")
     known = page_names() if pages else list(BUILTIN_NAMES)
     near = difflib.get_close_matches(spec, known, 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"built-in are {', '.join(known)}"
-    raise UserError(f"{spec}: no such file and no {'page graph' if pages else 'built-in model'}; {hint}")
+    raise UserError(f"{quoted(spec)}: no such file and no {'page graph' if pages else 'built-in model'}; {hint}")

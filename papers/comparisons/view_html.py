@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from papers.comparisons.drawing import SIGNS, draw
 from papers.comparisons.report import NO_SIDE, Report
-from papers.comparisons.view_text import disagreement_lines
+from papers.comparisons.view_text import disagreement_lines, fold_words
 from shared.graph.cost import GPUS
 from shared.graph.disagree import Disagreement
 
@@ -61,7 +61,7 @@ def as_html(report: Report, results: dict[str, Any], verdicts: Counter[str] | No
 
 def _one_fits(report: Report, at: int) -> bool:
     first, second = (side.fits[at].fits for side in report.sides)
-    return first != second
+    return {first, second} == {True, False}
 
 
 def _parts(report: Report) -> list[dict[str, Any]]:
@@ -79,8 +79,5 @@ def _parts(report: Report) -> list[dict[str, Any]]:
             }
             for at, row in enumerate(rows, 1)
         ]
-        found.append(
-            {"times": part.times, "first": lines[:length], "again": lines[length:], "start": part.start + 1,
-             "length": length, "end": part.end}
-        )  # fmt: skip
+        found.append({"times": part.times, "words": fold_words(part), "first": lines[:length], "again": lines[length:]})
     return found

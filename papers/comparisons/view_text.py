@@ -53,10 +53,15 @@ def row_cells(report: Report, *, folded: bool = True) -> list[list[str]]:
     for part in report.folds:
         found += [_row(report, part.start + at, row) for at, row in enumerate(part.items, 1)]
         if part.times > 1:
-            many = len(part.items)
-            what = f"row {part.start + 1} comes" if many == 1 else f"rows {part.start + 1} to {part.start + many} come"
-            found.append(["", f"× {part.times}: {what} {part.times} times, to row {part.end}"])
+            found.append(["", f"× {part.times}: {fold_words(part)}"])
     return found
+
+
+def fold_words(part: Fold) -> str:
+    """`rows 3 to 8 come 12 times, to row 74`."""
+    first, many = part.start + 1, len(part.items)
+    what = f"row {first} comes" if many == 1 else f"rows {first} to {first + many - 1} come"
+    return f"{what} {part.times} times, to row {part.end}"
 
 
 def _row(report: Report, number: int, row: Row) -> list[str]:
@@ -124,8 +129,7 @@ def as_markdown(report: Report, *, tagline: str = "", folded: bool = True) -> st
     for part in report.folds if folded else [Fold(report.rows, 1, 0)]:
         lines += [_markdown_row(report, part.start + at, row) for at, row in enumerate(part.items, 1)]
         if part.times > 1:
-            first, last = part.start + 1, part.start + len(part.items)
-            lines.append(f"| | × {part.times} | rows {first} to {last} come {part.times} times | | | | | |")
+            lines.append(f"| | × {part.times} | {fold_words(part)} | | | | | |")
     if report.remarks and not report.page:
         lines += ["", "## Noticed on the way", "", *(f"- {_plain(line)}" for line in report.remarks)]
     lines += ["", "## What this is not", "", *(f"- {_plain(note)}" for note in report.notes)]
@@ -139,7 +143,9 @@ def _markdown_row(report: Report, number: int, row: Row) -> str:
             cells.append("  | |  |")
         else:
             found = report.layer_cells(layer)
-            cells.append(f" {_plain(found['name'])} ({found['type']}) | {found['params']} | {found['output']} |")
+            cells.append(
+                f" {_plain(found['name'])} ({_plain(found['type'])}) | {found['params']} | {found['output']} |"
+            )
     return "".join(cells)
 
 

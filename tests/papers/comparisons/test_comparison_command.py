@@ -41,7 +41,7 @@ def written(tmp_path: Path, change, name: str = "edited.json") -> Path:
 def test_a_published_pair_prints_its_report_and_is_judged(run, tmp_path: Path) -> None:
     code, out, _ = run("graph:bert-base", "graph:vit-b16", "--results", tmp_path, "--strict")
     assert code == 0
-    assert "ViT-B/16 has 23M fewer parameters than BERT Base: 4 layers added, 2 removed, 4 changed." in out
+    assert "ViT-B/16 has 23M fewer parameters than BERT Base: 4 rows added, 2 removed, 4 changed." in out
     assert "31,514,112" in out and "31,120,896" in out
     assert "150 equal, 0 agrees, 0 differs" in out
     record = Record.load(tmp_path / "comparisons" / "bert-base-vs-vit-b16.json")
@@ -133,6 +133,12 @@ def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path)
         (("graph:gpt2", "graph:gpt2", "--bacth", "3"), "did you mean --batch?"),
         (("graph:gpt2", "graph:gpt2", "--batch", "many"), "invalid int value"),
         (("graph:gpt2", "graph:gpt2", "--batch", "0"), "batch must be above 0"),
+        (("graph:gpt2", "graph:gpt2", "--batch", "1" + "0" * 400), "batch must be at most 10^12, got 1000"),
+        (("graph:gpt2", "graph:gpt2", "--price-hour", "inf"), "price-hour must be at most 10^12, got inf"),
+        (("graph:gpt2", "graph:gpt2", "--tflops", "1e-320"), "tflops must be above 0"),
+        (("graph:gpt2", "graph:gpt2", "--length", "5"), "--length is for models from hf:"),
+        (("plan", "hf:/nowhere/at/all", "--length", "0"), "--length must be at least 1"),
+        (("a" * 5000, "graph:gpt2"), "no such file and no built-in model"),
         (("plan",), "name two models"),
         (("zoo",), "name a folder"),
         ((str(GRAPHS), "vit-b16"), "is a folder"),
@@ -158,6 +164,14 @@ def test_mistakes_are_one_line_and_exit_code_two(run, arguments, said) -> None:
             "takes a picture",
         ),
         (lambda d: d["components"][10]["params"].update(outFeatures=-1), "whole number of at least 1"),
+        (lambda d: (d.pop("connections"), d["components"][3].update(inputs=5)), "inputs: expected a list of node ids"),
+        (
+            lambda d: [
+                n.update(type="embedding", params={"numEmbeddings": 10**12, "embeddingDim": 10**12 - at})
+                for at, n in enumerate(d["components"][1:10])
+            ],
+            "no model has that many",
+        ),
     ],
 )
 def test_bad_graphs_are_one_line_and_exit_code_two(run, tmp_path: Path, change, said) -> None:
@@ -178,6 +192,50 @@ def test_an_unknown_type_is_reported_and_in_no_total(run, tmp_path: Path) -> Non
     assert "at least" in out
     assert "quantumLayer × 1" in out
     assert "unknown type 'quantumLayer': counted as unknown" in out
+
+
+def test_what_is_not_known_is_said_so_wherever_it_matters(run, tmp_path: Path) -> None:
+    path = written(tmp_path, lambda d: d["components"][2].update(type="flux<b>\n\x1b[31m|", params={"k\n|<i>": 1}))
+    code, out, _ = run(path, "graph:gpt2", "--markdown", "--results", tmp_path)
+    assert code == 0 and "\x1b" not in out and "<b>" not in out and "<i>" not in out
+    headline = next(line for line in out.splitlines() if line.startswith("**"))
+    assert "has 85M parameters, " in headline and "at least " in headline and "fewer" not in headline
+    assert "- Parameters: +" in out and "in the layers whose parameters are known" in out
+    assert "| Training memory | at least " in out and "| Inference memory | at least " in out
+    code, out, _ = run("plan", path)
+    plan = json.loads(out)
+    assert plan["memory_bytes"]["lower_bound"] is True
+    assert {gpu["fits_batch"] for gpu in plan["gpus"].values()} == {None}
+
+
+def test_undeclared_inputs_are_not_a_shape_that_both_declare(run, tmp_path: Path) -> None:
+    def change(data: dict) -> None:
+        gone = {node["id"] for node in data["components"] if node["type"] == "input"}
+        data["components"] = [node for node in data["components"] if node["id"] not in gone]
+        data["connections"] = [edge for edge in data["connections"] if edge["from"] not in gone]
+
+    path = written(tmp_path, change)
+    code, out, _ = run(path, path, "--results", tmp_path)
+    assert code == 0
+    assert "both declare" not in out and "Not every input declares a shape" in out
+
+
+def test_options_may_stand_between_the_models(run, tmp_path: Path) -> None:
+    code, out, _ = run("graph:gpt2", "--results", tmp_path, "--batch", "3", "graph:bert-base")
+    assert code == 0 and "at batch 3" in out
+
+
+def test_no_other_comparison_writes_over_a_pages_evidence(run, tmp_path: Path) -> None:
+    edited = written(tmp_path, lambda d: d["components"][4]["params"].update(numHeads=1))
+    assert run(edited, "graph:bert-base", "--results", tmp_path)[0] == 0
+    assert [path.name for path in (tmp_path / "comparisons").glob("*.json")] == ["gpt2-vs-bert-base-unpublished.json"]
+
+
+def test_long_names_give_short_file_names(run, tmp_path: Path) -> None:
+    path = written(tmp_path, lambda d: d.update(id="\u6a21" * 300))
+    assert run(path, path, "--results", tmp_path)[0] == 0
+    (record,) = (tmp_path / "comparisons").glob("*.json")
+    assert len(record.name.encode()) < 240
 
 
 def test_pages_writes_a_record_a_page(run, tmp_path: Path) -> None:
