@@ -163,7 +163,8 @@ def _fill(experiment: Experiment, data: dict, path: Path, base: Path, paper: Pap
     experiment.figures = one_per_stem([_figure(entry, path.parent, base) for entry in data.get("figures", [])])
     by_group: dict[object, list[dict]] = {}
     for i, entry in enumerate(data.get("tables", [])):
-        by_group.setdefault(entry.get("group") or i, []).append(_table(entry))
+        if entry["rows"]:  # a head without rows says nothing
+            by_group.setdefault(entry.get("group") or i, []).append(_table(entry))
     experiment.tables = list(by_group.values())
     experiment.files = [
         {"href": href(base / _text(entry["path"])), "caption": _text(entry["caption"])}
