@@ -82,8 +82,8 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def only_start(folder: Path) -> Iterator[None]:
     """Hold `folder` for this process. A second start on it raises UserError; a killed one leaves nothing behind."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "lock"
+    path = folder / "checkpoints" / "lock"  # beside what is no evidence either and stays out of version control
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,7 +167,9 @@ class TrainingData:
     std: tuple[float, ...]
     classes: int
 
+    @cached_property
     def fingerprints(self) -> dict[str, str]:
+        """sha256 of each part."""
         return {k: getattr(self, k).fingerprint() for k in ("train", "validation", "held_out")}
 
 

@@ -64,7 +64,7 @@ def header(data: str, recipe: Recipe, models: tuple[str, ...], classes: int) -> 
     title = f"Section 4.3 in miniature: {data_name(data)} from scratch, same recipe for both models and every data size"
     lines = [f"== {title} =="]
     for name in models:
-        parameters = m.parameters(m.build(name, classes=classes, picture_size=recipe.picture_size))
+        parameters = m.parameter_count(name, classes=classes, picture_size=recipe.picture_size)
         cost = m.multiply_adds(name, classes=classes, picture_size=recipe.picture_size)
         lines.append(
             f"  {name:<6} {words[name]:<71} {millions(parameters)} parameters, "

@@ -8,6 +8,7 @@ The article does not print the ResNet's: it is PyTorch's default here, as a read
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -108,6 +109,13 @@ class Cost:
         return self.weights + self.attention
 
 
+@lru_cache
+def parameter_count(name: str, *, classes: int = 10, picture_size: int = 32) -> int:
+    """`parameters` of a fresh network."""
+    return parameters(build(name, classes=classes, picture_size=picture_size))
+
+
+@lru_cache
 def multiply_adds(name: str, *, classes: int = 10, picture_size: int = 32) -> Cost:
     """Counted, not typed: PyTorch's operation counter over a forward pass on the meta device (two operations each).
 

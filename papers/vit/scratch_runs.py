@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,18 @@ class Bench:
     recipe: Recipe
     device: torch.device
     folder: Path
+    _last: tuple[tuple[int, int], TrainingData] | None = field(default=None, init=False, repr=False)
 
     def data(self, run: Run) -> TrainingData:
-        return prepare(
-            self.train, self.test,
-            size=run.size, seed=run.seed, validation=self.recipe.validation, device=self.device,
-        )  # fmt: skip
+        """A run's pictures. Both networks of a cell use the same, so the last ones are kept."""
+        cell = (run.size, run.seed)
+        if self._last is None or self._last[0] != cell:
+            validation = self.recipe.validation
+            self._last = (
+                cell,
+                prepare(self.train, self.test, size=run.size, seed=run.seed, validation=validation, device=self.device),
+            )
+        return self._last[1]
 
     def finished(self, run: Run) -> dict[str, Any] | None:
         """The curve of a finished run; UserError if the file in its place is of another configuration."""

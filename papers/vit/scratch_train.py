@@ -162,7 +162,7 @@ def identity(run: Run, recipe: Recipe, data: TrainingData) -> dict[str, Any]:
     """Everything that a run's numbers depend on besides the machine; a file of another identity is refused."""
     return {
         **asdict(run), **asdict(recipe), "mean": list(data.mean), "std": list(data.std), "classes": data.classes,
-        **{f"{part}_sha256": digest for part, digest in data.fingerprints().items()},
+        **{f"{part}_sha256": digest for part, digest in data.fingerprints.items()},
     }  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def judge_costs(record: Record, published: Published, recipe: Recipe, classes: i
     """Parameters and multiply-adds as printed, and the epochs that 2,500 steps make."""
     if recipe == Recipe() and classes == 10:
         for name in scratch_models.NAMES:
-            parameters = scratch_models.parameters(scratch_models.build(name))
+            parameters = scratch_models.parameter_count(name)
             record.judge(published[f"cost/{name} parameters"], millions(parameters))
             record.judge(
                 published[f"cost/{name} multiply-adds"], f"{scratch_models.multiply_adds(name).weights / 1e6:.0f}M"

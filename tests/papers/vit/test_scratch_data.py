@@ -118,7 +118,7 @@ def test_prepare_normalises_all_sizes_alike() -> None:
     train, _ = data.read_pictures("digits", "train", 8)
     test, _ = data.read_pictures("digits", "test", 8)
     parts = [data.prepare(train, test, size=n, seed=0, validation=100, device=torch.device("cpu")) for n in (20, 200)]
-    assert parts[0].mean == parts[1].mean and parts[0].fingerprints() != parts[1].fingerprints()
+    assert parts[0].mean == parts[1].mean and parts[0].fingerprints != parts[1].fingerprints
     assert [len(p.train) for p in parts] == [20, 200] and len(parts[0].held_out) == 400
 
 
