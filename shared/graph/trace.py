@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from shared.graph.measure import Layer, Model
-from shared.graph.trace_rows import fuse, head_count, row_type, settings_of
+from shared.graph.trace_rows import fuse, head_count, head_size, row_type, settings_of
 
 _ACTIVATIONS = {"aten::relu": "relu", "aten::relu_": "relu", "aten::gelu": "gelu", "aten::silu": "swish"}
 
@@ -143,7 +143,10 @@ class _Tracer:
             layer.settings["inFeatures"] * layer.settings["outFeatures"] for layer in projections
         )
         # both products have as many terms as scores have numbers, times the head's size
-        scores = own // 4 * heads // max(1, width)
+        size = head_size(frame.module) or max(1, width // heads)
+        scores = own // 4 // size
+        if heads * size != width:
+            row.settings["headDim"] = size
         row.kept = sum(layer.kept or 0 for layer in inner) + 2 * scores
         return row
 

@@ -102,6 +102,15 @@ def head_count(module: nn.Module, *, keys: bool = False) -> int | None:
     return None
 
 
+def head_size(module: nn.Module) -> int | None:
+    """Features of one head, where the module says so: they need not be its width divided by its heads."""
+    for name in ("head_dim", "attention_head_size", "key_value_proj_dim", "d_head"):
+        value = getattr(module, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
+
+
 def _one(value: Any) -> Any:
     """(3, 3) as 3; other tuples as lists."""
     if not isinstance(value, tuple | list):

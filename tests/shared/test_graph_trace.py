@@ -167,6 +167,24 @@ def test_torchs_own_attention_is_one_row() -> None:
     ]  # fmt: skip
 
 
+def test_heads_need_not_share_the_width() -> None:
+    class Wide(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_heads, self.head_dim = 2, 16
+            self.qkv, self.out = nn.Linear(8, 96), nn.Linear(32, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(x).reshape(1, 10, 3, 2, 16).permute(2, 0, 3, 1, 4)
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.out(y.transpose(1, 2).reshape(1, 10, 32))
+
+    row = run(Wide(), 1, 10, 8).layers[1]
+    assert (row.type, row.settings) == ("multiHeadAttention", {"embedDim": 8, "numHeads": 2, "headDim": 16})
+    assert row.macs == 10 * 8 * 96 + 2 * 10 * 10 * 32 + 10 * 32 * 8
+    assert row.kept == 10 * 96 + 2 * 2 * 10 * 10 + 2 * 10 * 8  # q, k, v; the scores twice; the projection, the result
+
+
 def test_a_product_beside_attention_does_not_swallow_the_model() -> None:
     class Scored(nn.Module):
         def __init__(self) -> None:
