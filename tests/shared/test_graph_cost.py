@@ -70,6 +70,8 @@ def test_cost_follows_from_its_assumptions() -> None:
     assert cost.compute_s == pytest.approx(6 * 10 * 80 / 5e5)
     assert cost.seconds == pytest.approx(7 + 30 * (1 + cost.compute_s))
     assert cost.dollars == pytest.approx(cost.seconds / 3600 * 2)
+    slow = Assumptions(bandwidth_gb=1e-6, bandwidth_share=0.5, traffic_bytes=32)
+    assert train_cost(MODEL, slow).traffic_s == pytest.approx(32 * 90 / 500)
     assert train_cost(MODEL, Assumptions(idle_floor=True)).compute_s > train_cost(MODEL, Assumptions()).compute_s
 
 

@@ -325,3 +325,28 @@ def test_merges(type, settings, shapes, output) -> None:
 @pytest.mark.parametrize("type", ["add", "concatenate", "matmul"])
 def test_merges_of_shapes_that_do_not_fit(type: str) -> None:
     assert crossed(type, {}, [3, 7], [2, 5]).problem.startswith("cannot ")
+
+
+@pytest.mark.parametrize(
+    ("type", "settings", "shape", "count", "by_hand"),
+    [
+        ("swiglu", {"dim": 8, "hiddenDim": 16, "bias": True}, [3, 8], "parameters", 3 * 128 + 2 * 16 + 8),
+        ("swiglu", {"dim": 8, "hiddenDim": 16}, [3, 8], "kept", 3 * 3 * 16 + 24),
+        ("moeLayer", {"numExperts": 4, "topK": 2, "expertDim": 16}, [3, 8], "kept", 3 * 2 * 3 * 16 + 24),
+        ("seBlock", {"channels": 16, "reduction": 4}, [16, 9, 9], "parameters", 2 * 64 + 4 + 16),
+        ("separableConv2d", {"outChannels": 6, "kernelSize": 3, "padding": 1}, [4, 9, 9], "macs", 81 * (36 + 24)),
+        ("graphSAGE", {"inChannels": 8, "outChannels": 5}, [3, 8], "macs", 3 * 2 * 40),
+        ("mamba", {"embedDim": 8, "dState": 4}, [3, 8], "kept", 3 * (4 * 16 + 1 + 2 * 4) + 24),
+        ("transformerBlock", {"embedDim": 8, "numHeads": 2, "ffDim": 16, "numLayers": 2}, [16, 8], "kept",
+         2 * (16 * 32 + 2 * 2 * 256 + 128 + 16 * 32 + 128 + 2 * 128)),
+        *(
+            ("mla", {"embedDim": 8, "numHeads": 2, "headDim": 4, "ropeHeadDim": 2, "qLatentDim": 3, "kvLatentDim": 5},
+             [16, 8], count, by_hand)
+            for count, by_hand in (
+                ("parameters", 60 + 136 + 64 + 5 + 3), ("macs", 16 * (260 + 16 * 20)), ("kept", 16 * 48 + 1024 + 128),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_counts_by_hand(type, settings, shape, count, by_hand) -> None:
+    assert getattr(one(type, settings, shape), count) == by_hand
