@@ -238,6 +238,15 @@ def test_a_tie_is_broken_by_index_and_counted() -> None:
     assert (scores.right.tolist(), scores.forgiven.tolist()) == ([False, True, False], [True, False, True])
 
 
+def test_a_tie_for_the_fifth_place_counts() -> None:
+    logits = np.arange(1000, dtype=np.float32)[None].repeat(2, 0)
+    logits[0, 3] = 995  # the fifth best is now class 3, not 995
+    logits[1, 3] = 994  # ties with the sixth: nothing of what is printed hangs on it
+    scores = score(logits, np.array([999, 999]), np.array([999]))
+    assert scores.top[:, 4].tolist() == [3, 995]
+    assert scores.tied.tolist() == [True, False]
+
+
 def test_batches_join_to_the_same_scores() -> None:
     rng = np.random.default_rng(1)
     logits, label, few = rng.normal(size=(50, 30)).astype(np.float32), rng.integers(0, 30, 50), np.arange(5)
@@ -472,6 +481,9 @@ def test_a_known_classifier_gives_the_known_lines_and_counts(tiny: dict, capsys:
         "figures/top5_drawn.png", "figures/top5_wrong_n01440764.png", "figures/top5_wrong_n03028079.png",
     ]  # fmt: skip
     assert all((folder / path).stat().st_size < 1_000_000 for path in figures)
+    assert data["figures"][1]["caption"].startswith(
+        "tench: what stayed wrong; 1 of 7 pictures whose label is not among"
+    )
     assert {v["verdict"] for v in data["verdicts"]} == {"not run"}
 
 
