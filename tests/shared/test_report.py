@@ -85,7 +85,7 @@ def test_a_damaged_or_older_result_is_named_and_stops_nothing(built):
     root, report, html = built
     problems = {e.name: e.problem for e in report.experiments if e.problem}
     assert set(problems) == {"older", "cut", "list", "wrong"}
-    assert "schema 0" in problems["older"] and "damaged" in problems["cut"] and "perhaps" in problems["wrong"]
+    assert "schema 0" in problems["older"] and "damaged" in problems["cut"] and "verdict" in problems["wrong"]
     assert all(problem.startswith("other/") and str(root) not in problem for problem in problems.values())
     assert html.count("run it again") + html.count("run the experiment again") >= 2 * len(problems)
 
