@@ -80,6 +80,8 @@ def origin(record: Record, models: list[Model], data: list[Data], notes: list[st
         if split.authors:
             parts += f", {further:,} further training pictures for {AUTHORS}"
         record.say(f"  {d.title}: {parts}, from {split.train.source}")
+        if split.test.split not in ("test", "all"):
+            record.say(f"    no test part: the test pictures are of its {split.test.split} part")
         if d.stand_in:
             record.say(f"    stand-in: {d.stand_in}")
         count = len(split.left_out)
@@ -176,9 +178,9 @@ def both(
 
 def judge(
     record: Record, published: Published, models: list[Model], data: list[Data], shots: tuple[int, ...],
-    tiny: dict[str, str], same: list[str] | None, precision: tuple[Model, list[float]],
+    tiny: dict[str, str], same: list[str] | None, precision: tuple[Model, list[float]], other: str | None,
 ) -> None:  # fmt: skip
-    """One verdict for every published number."""
+    """One verdict for every published number. other: how this run's protocol is not the article's, or None."""
     by_model = {ARTICLE_MODELS[m.spec]: m for m in models if m.spec in ARTICLE_MODELS}
     by_data = {d.title: d for d in data if d.spec in ARTICLE_DATA}
     specs = {name: spec for spec, name in ARTICLE_MODELS.items()}
@@ -199,6 +201,7 @@ def judge(
             name, _, column = rest.rpartition("/")
             d, m = by_data.get(first), by_model.get(name)
             outcome = d.article.get(m.spec) if d and m else None
+            stand_in = (d.stand_in if d else None) or other
             k = None if column == "lambda" else int(column.removesuffix("-shot"))
             if outcome is None or (k is not None and k not in shots):
                 what = f"{first}'s pictures are" if d is None else f"{k}-shot is"
@@ -206,10 +209,10 @@ def judge(
                              else "the article's protocol was not run" if d and outcome is None
                              else f"{what} not in this run")  # fmt: skip
             elif k is None:
-                record.judge(number, outcome.penalty, stand_in=d.stand_in)
+                record.judge(number, outcome.penalty, stand_in=stand_in)
             else:
                 record.judge(number, outcome.mean(k), std=outcome.std(k), n=len(outcome.correct[k]),
-                             pictures=outcome.pictures, stand_in=d.stand_in)  # fmt: skip
+                             pictures=outcome.pictures, stand_in=stand_in)  # fmt: skip
 
 
 def stand_ins(record: Record, models: list[Model], data: list[Data], shots: tuple[int, ...]) -> None:

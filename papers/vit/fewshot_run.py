@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from papers.vit.fewshot_lines import cosines
 from shared import features, models
 from shared.data import PictureSet
 from shared.device import Choice
+from shared.errors import UserError
 from shared.features import Deferred
 
 ARTICLE_MODELS = {
@@ -74,12 +77,12 @@ class Model:
     spec: str
     encoder: Deferred
     choice: Choice  # where it is really computed
+    name: str  # the article's for its models, else the model's own
 
     @property
     def title(self) -> str:
-        """The article's name for its models, else the model's own; a star marks a stand-in."""
-        own = self.encoder.identity.name
-        return ARTICLE_MODELS.get(self.spec, own) + (" *" if self.encoder.identity.stand_in else "")
+        """The name; a star marks a stand-in."""
+        return self.name + (" *" if self.encoder.identity.stand_in else "")
 
     @property
     def dim(self) -> int:
@@ -90,21 +93,34 @@ def open_data(
     name: str, root: Path | None, sizes: splits.Sizes, shots: tuple[int, ...], draws: int, seed: int,
     authors_shots: tuple[int, ...], authors_seeds: int,
 ) -> Data:  # fmt: skip
-    name = HUB_NAMES.get(name, name)
+    folder = splits.folder_of(name)
+    name = str(folder) if folder else HUB_NAMES.get(name, name)
     train, test = splits.load(name, root)
     split = splits.make(
         train, test, sizes, seed=seed, authors_shots=max(authors_shots, default=0),
         authors_seeds=authors_seeds if authors_shots else 0,
     )  # fmt: skip
     used, tested = train.subset(split.train_rows), test.subset(split.test_rows.ravel())
-    folder = Path(name).expanduser()
-    title = ARTICLE_DATA.get(name) or (folder.resolve().name if folder.is_dir() else name)
+    title = ARTICLE_DATA.get(name) or (folder.name if folder else name)
     return Data(name, title, split, splits.draws(split, shots, draws, seed=seed), used, tested)
 
 
 def open_model(spec: str, choice: Choice, *, compile: bool) -> Model:
     encoder = features.deferred(spec, choice, compile=compile)
-    return Model(spec, encoder, models.computed_in(encoder.identity, choice))
+    name = ARTICLE_MODELS.get(spec, encoder.identity.name)
+    return Model(spec, encoder, models.computed_in(encoder.identity, choice), name)
+
+
+def name_apart(models: Sequence[Model], data: Sequence[Data]) -> None:
+    """Results are kept by name: two models or data sets of one name go by their specs. UserError: one stands twice."""
+    for items, attribute in ((models, "name"), (data, "title")):
+        specs, names = (Counter(getattr(item, key) for item in items) for key in ("spec", attribute))
+        twice = [spec for spec, count in specs.items() if count > 1]
+        if twice:
+            raise UserError(f"{twice[0]} is named twice, if in two spellings; name each model and data set once")
+        for item in items:
+            if names[getattr(item, attribute)] > 1:
+                setattr(item, attribute, item.spec)
 
 
 def measure(
@@ -139,7 +155,7 @@ def precision(model: Model, data: Data) -> list[float]:
     """Cosine per picture between this run's features and float32 ones from the CPU, first test pictures."""
     import torch
 
-    few = data.test.subset(range(PRECISION_PICTURES))
+    few = data.test.subset(range(min(PRECISION_PICTURES, len(data.test))))
     cpu = Choice(torch.device("cpu"), torch.float32, "float32 on the CPU to compare with")
     low = features.extract(model.encoder, few, model.choice)
     full = features.extract(features.deferred(model.spec, cpu), few, cpu)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.data import PictureSet, load_pictures
+from shared.data import HUB_SETS, PictureSet, load_pictures
 from shared.errors import UserError
 
 # test pictures a class in the article; other data: as many as the smallest class has, up to 30
@@ -57,11 +57,28 @@ class Split:
 
 
 def load(name: str, root: Path | None) -> tuple[PictureSet, PictureSet]:
-    """The train and test part; a folder without such parts is one set in both roles. UserError: see `check`."""
+    """The train and test part; a folder without such parts is one set in both roles. UserError: see `check`.
+
+    Where a set has no test part (Imagenette, a folder with train/ and val/), its validation part is the test part.
+    """
     train = load_pictures(name, "train", root=root)
     if train.split == "all":
         return train, train
-    return train, load_pictures(name, "test", root=root)
+    return train, load_pictures(name, _test_part(name), root=root)
+
+
+def folder_of(name: str) -> Path | None:
+    """The user's folder that a data set's name stands for, in one spelling; None for other data sets."""
+    folder = Path(name).expanduser()
+    return folder.resolve() if name not in (*HUB_SETS, "digits") and folder.is_dir() else None
+
+
+def _test_part(name: str) -> str:
+    known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
+    folder = folder_of(name)
+    there = [part for part in ("test", "validation", "val")
+             if (folder and (folder / part).is_dir()) or (not folder and known and part in known.pictures)]  # fmt: skip
+    return there[0] if there else "test"
 
 
 def make(
@@ -100,7 +117,7 @@ class _Fresh:
         self.train, self.forbidden = train, set(forbidden)
         self.content: dict[int, str] = {}  # of the train rows looked at
         self.owner: dict[str, int] = {}  # the row that stands for a content
-        self.left_out: set[str] = set()
+        self.left_out: set[str] = set()  # why, one line each
 
     def learn(self, rows: np.ndarray) -> None:
         rows = np.setdiff1d(rows, list(self.content))
@@ -125,9 +142,11 @@ class _Fresh:
                 found.append(row)
         if len(found) < count:
             name = self.train.class_names[int(self.train.labels[rows[0]])] if len(rows) else "?"
+            doubles = len(rows) - len(found)
             raise UserError(
                 f"{self.train.name}, class {name!r}: {len(found)} different training pictures, but {count} are needed; "
-                "add pictures or lower --pool, --selection or --big-vision-shots"
+                f"{doubles} more are copies of test pictures or of other training pictures, and no picture counts "
+                "twice; add pictures or lower --pool, --selection or --big-vision-shots"
             )
         return np.array(found, dtype=np.int64)
 

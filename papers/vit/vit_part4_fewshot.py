@@ -101,6 +101,7 @@ def main(config: Config) -> Record:
             for name in config.data
         ]  # fmt: skip
         models = [run.open_model(spec, choice, compile=config.compile) for spec in config.models]
+        run.name_apart(models, data)
         if rank == 0:
             pictures = sum(len(d.used) + len(d.test) for d in data)
             print(
@@ -131,7 +132,9 @@ def main(config: Config) -> Record:
         report.origin(record, models, data, notes, choice)
         report.article_details(record, models, data, config.shots, config.lambdas)
         report.both(record, models, data, config.shots, authors)
-        report.judge(record, numbers, models, data, config.shots, tiny, same, (precision, cosines))
+        report.judge(
+            record, numbers, models, data, config.shots, tiny, same, (precision, cosines), not_the_articles(config)
+        )
         record.print_verdicts()
         report.stand_ins(record, models, data, config.shots)
         record.cannot_show(
@@ -142,6 +145,26 @@ def main(config: Config) -> Record:
     return record
 
 
+def not_the_articles(config: Config) -> str | None:
+    """The options that make lambda, and so the accuracies, another quantity than the article's; None where none does.
+
+    Fewer draws, another seed or test size measure the same quantity; the tolerance knows them.
+    """
+    options = ("shots", "lambdas", "pool", "selection")
+    changed = [f"--{o}" for o in options if _set(getattr(config, o)) != _set(getattr(Config, o))]
+    return f"not the article's protocol: {', '.join(changed)} differ from its values" if changed else None
+
+
+def _plain(name: str) -> bool:
+    """Whether it can be a file's name here: no folder in it, not hidden."""
+    return Path(name).name == name and not name.startswith(".") and bool(name)
+
+
+def _set(value: int | tuple[float, ...]) -> int | set[float]:
+    """The order of an option's values means nothing."""
+    return set(value) if isinstance(value, tuple) else value
+
+
 def check(config: Config) -> None:
     """UserError for values that cannot mean anything, before torch is imported."""
     expected = {
@@ -150,12 +173,13 @@ def check(config: Config) -> None:
         "--shots": (config.shots and min(config.shots) >= 1, "whole numbers from 1"),
         "--draws": (config.draws >= 1, "at least 1"),
         "--lambdas": (config.lambdas and all(0 < x < float("inf") for x in config.lambdas), "numbers above 0"),
+        "--pool": (config.pool >= 1, "at least 1"),
         "--selection": (config.selection >= 1, "at least 1"),
         "--test": (config.test is None or config.test >= 1, "at least 1"),
         "--seed": (config.seed >= 0, "0 or more"),
         "--big-vision-shots": (config.big_vision_shots and min(config.big_vision_shots) >= 1, "whole numbers from 1"),
         "--big-vision-seeds": (config.big_vision_seeds >= 1, "at least 1"),
-        "--experiment": (config.experiment and Path(config.experiment).name == config.experiment, "a plain name"),
+        "--experiment": (_plain(config.experiment), "a plain name"),
     }
     for option, (holds, what) in expected.items():
         if not holds:
@@ -165,7 +189,7 @@ def check(config: Config) -> None:
         values = getattr(config, option)
         if len(set(values)) < len(values):
             raise UserError(f"--{option.replace('_', '-')} {values}: one value stands twice; name each once")
-    if max(config.shots) > config.pool:
+    if config.protocol != "big_vision" and max(config.shots) > config.pool:
         raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} pictures a class; raise --pool")
 
 

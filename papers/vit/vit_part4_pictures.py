@@ -93,9 +93,10 @@ def find_draw(config: Config, path: Path, result: dict) -> PictureSet:
     if kept is None:
         known = ", ".join(result["results"]["data"])
         raise UserError(f"{path}: no data set {config.data!r}; --data takes one of: {known}, none")
-    draws = kept["rows"]["draws"].get(str(config.shots), [])
+    by_shots = _draws(kept)
+    draws = by_shots.get(str(config.shots), [])
     if not 0 <= config.draw < len(draws):
-        known = ", ".join(f"{k} ({len(d)} draws)" for k, d in kept["rows"]["draws"].items())
+        known = ", ".join(f"{k} ({len(d)} draws)" for k, d in by_shots.items())
         raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
     pictures = load_pictures(kept["spec"], "train", root=config.data_root)
     expected = next(
@@ -104,14 +105,27 @@ def find_draw(config: Config, path: Path, result: dict) -> PictureSet:
     used = _used_rows(kept["rows"])
     if len(pictures) <= used.max() or pictures.subset(used).fingerprint != expected:
         raise UserError(f"{kept['spec']}: not the pictures that {path.name} was computed from; set PAPERS_DATA as then")
-    return pictures.subset(np.array(draws[config.draw].split(), dtype=np.int64))
+    return pictures.subset(draws[config.draw])
+
+
+def _draws(kept: dict) -> dict[str, list[np.ndarray]]:
+    """By k, the train rows of each draw that was fitted: the article's, or big_vision's where only that one was run."""
+    rows, outcome = kept["rows"], next(iter(kept["outcomes"].values()))
+    if outcome["article"]:
+        return {k: [_rows(draw) for draw in draws] for k, draws in rows["draws"].items()}
+    orders = [_rows(order).reshape(kept["classes"], -1) for order in rows["big_vision"]]
+    return {k: [order[:, : int(k)].ravel() for order in orders] for k in outcome["big_vision"]["shots"]}
+
+
+def _rows(text: str) -> np.ndarray:
+    return np.array(text.split(), dtype=np.int64)
 
 
 def _used_rows(rows: dict) -> np.ndarray:
     """The train rows of a result in the order that its fingerprint was taken in (`Split.train_rows`)."""
-    pool, selection = (np.array(rows[role].split(), dtype=np.int64) for role in ("pool", "selection"))
+    pool, selection = (_rows(rows[role]) for role in ("pool", "selection"))
     article = np.concatenate([pool, selection])
-    authors = np.array(" ".join(rows["big_vision"]).split(), dtype=np.int64)
+    authors = _rows(" ".join(rows["big_vision"]))
     return np.concatenate([article, np.setdiff1d(authors, article)])
 
 

@@ -200,6 +200,20 @@ def test_a_set_without_parts_lends_its_pictures_to_one_role_each():
     assert len(set(used.tolist())) == len(used)
 
 
+@pytest.mark.parametrize(("there", "taken"), [(("val",), "val"), (("val", "test"), "test")])
+def test_the_validation_part_serves_where_there_is_no_test_part(tmp_path, there, taken):
+    from PIL import Image
+
+    for part in ("train", *there):
+        for name in ("cat", "dog"):
+            (tmp_path / part / name).mkdir(parents=True)
+            Image.new("RGB", (2, 2)).save(tmp_path / part / name / "0.png")
+    train, test = fewshot_split.load(str(tmp_path), None)
+    assert (train.split, test.split) == ("train", taken)
+    assert fewshot_split._test_part("imagenette") == fewshot_split._test_part("frgfm/imagenette") == "validation"
+    assert fewshot_split._test_part("owner/name") == fewshot_split._test_part("pets") == "test"
+
+
 def test_coinciding_draws_are_found():
     split = fewshot_split.make(*parts(train=8), SMALL, seed=0, authors_shots=8, authors_seeds=3)
     assert fewshot_protocols.coinciding(split, (1, 5, 8)) == [8]
@@ -223,7 +237,7 @@ def test_too_many_duplicates_in_a_class_are_refused_by_name():
     train, test = parts(train=8)
     pixels = train.arrays()
     pixels[train.labels == 2] = pixels[train.labels == 2][:1]
-    with pytest.raises(UserError, match=r"'class 2': 1 different training pictures, but 8"):
+    with pytest.raises(UserError, match=r"'class 2': 1 different training pictures, but 8.*; 7 more are copies"):
         fewshot_split.make(picture_set(train.labels, train.class_names, pixels=pixels), test, SMALL, seed=0)
 
 
@@ -400,6 +414,30 @@ def test_the_hubs_own_names_are_the_articles_data(fakes, tmp_path):
     assert len(result["results"]["data"]["CIFAR-100"]["rows"]["test"].split()) == 5 * 10
 
 
+def test_two_models_or_data_sets_of_one_name_are_kept_apart(fakes, tmp_path):
+    for folder in ("a/pics", "b/pics"):
+        (tmp_path / folder).mkdir(parents=True)
+    data = tuple(str(tmp_path / folder) for folder in ("a/pics", "b/pics"))
+    config = replace(CONFIG, results=tmp_path, protocol="article", models=("one/net", "two/net"), data=data)
+    script.main(config)
+    kept = json.loads((tmp_path / "vit" / "fewshot.json").read_text())["results"]["data"]
+    assert list(kept) == list(data)
+    assert all(list(d["outcomes"]) == ["one/net", "two/net"] for d in kept.values())
+    with pytest.raises(UserError, match="two spellings"):
+        script.main(replace(config, data=(data[0], data[0] + "/../pics")))
+    with pytest.raises(UserError, match="two spellings"):
+        script.main(replace(config, data=("cifar100", "uoft-cs/cifar100")))
+
+
+@pytest.mark.parametrize(("option", "value"), [("lambdas", (1.0, 10.0)), ("shots", (1, 2)), ("pool", 19)])
+def test_another_protocol_than_the_articles_is_not_compared(fakes, tmp_path, option, value):
+    changes = {"shots": (10, 5, 2, 1)} | {option: value}
+    script.main(replace(CONFIG, results=tmp_path, **changes))
+    verdicts = {v["id"]: v for v in json.loads((tmp_path / "vit" / "fewshot.json").read_text())["verdicts"]}
+    cell = verdicts["CIFAR-100/ViT-B/32/1-shot"]
+    assert cell["verdict"] == "not comparable" and f"--{option} differ" in cell["reason"]
+
+
 def test_the_same_seed_gives_the_same_numbers(fakes, tmp_path):
     def results(name, **changes):
         script.main(replace(CONFIG, results=tmp_path / name, **changes))
@@ -436,6 +474,8 @@ def test_one_protocol_alone(fakes, tmp_path, protocol):
         ({"test": 0}, "--test"),
         ({"seed": -1}, "--seed"),
         ({"experiment": "a/b"}, "--experiment"),
+        ({"experiment": ".."}, "--experiment"),
+        ({"pool": 0, "protocol": "big_vision"}, "--pool"),
         ({"big_vision_seeds": 0}, "--big-vision-seeds"),
     ],
 )
@@ -482,6 +522,8 @@ def test_users_folder_end_to_end(monkeypatch, tmp_path):
     assert data["outcomes"]["fake"]["article"]["shots"]["4"]["mean"] == 100.0
     with pytest.raises(UserError, match="training and test pictures a class are needed"):
         script.main(replace(config, pool=7))
+    script.main(replace(config, test=1))  # fewer test pictures than the precision section takes
+    assert len(json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["precision"]["cosine"]) == 2
 
 
 def test_torch_is_not_imported_for_the_help():

@@ -110,6 +110,21 @@ def test_another_draw_is_another_training_set(config, results):
     assert sets[0].names != sets[1].names or sets[0].fingerprint != sets[1].fingerprint
 
 
+def test_where_only_big_vision_was_run_its_draws_are_shown(config, results):
+    """The article's draws are in every result, but nothing was fitted on them then."""
+    path = results / "vit" / "fewshot-toy.json"
+    result = Record.load(path)
+    kept = result["results"]["data"]["breeds"]
+    for outcome in kept["outcomes"].values():
+        outcome["article"] = None
+    shown = script.find_draw(replace(config, draw=1, shots=1), path, result)
+    order = np.array(kept["rows"]["big_vision"][1].split(), dtype=np.int64).reshape(3, -1)
+    assert shown._rows.tolist() == order[:, 0].tolist() and shown.labels.tolist() == [0, 1, 2]
+    assert len(script.find_draw(replace(config, draw=1, shots=4), path, result)) == 12
+    with pytest.raises(UserError, match="no draw 0 at k = 2"):
+        script.find_draw(replace(config, shots=2), path, result)
+
+
 def test_seven_models_differ_without_colour():
     assert len({style[:2] for style in fewshot_figures.STYLES}) == 7
     for _, _, colour in fewshot_figures.STYLES:
