@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from papers.vit.tables_article import RELEASED, TABLE5_CELL, half_unit, mean, value
+from papers.vit.tables_source import RELEASED, TABLE5_CELL, half_unit, mean, value
 from shared.errors import UserError
 from shared.published import Number, Published
 from shared.record import Record

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from papers.vit.tables_article import RELEASED, mean, value
 from papers.vit.tables_audit import FIVE, frontier
+from papers.vit.tables_source import RELEASED, mean, value
 from shared.plots import figure_and_axes, save
 from shared.published import Published
 

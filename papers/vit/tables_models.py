@@ -6,7 +6,7 @@ last norm, the pre-logits layer (dense + tanh, only there in pre-training) and t
 
 from __future__ import annotations
 
-from papers.vit.tables_article import value
+from papers.vit.tables_source import value
 from shared.published import Published
 from shared.record import Record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import product
 
-from papers.vit.tables_article import BIT, H14, L16, error_cut, half_unit, spread, value
+from papers.vit.tables_source import BIT, H14, L16, error_cut, half_unit, spread, value
 from shared.published import Number, Published
 from shared.record import Record
 

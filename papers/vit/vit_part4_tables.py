@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from papers.vit import tables_audit as audit
-from papers.vit.tables_article import article_sheet, read_tables
+from papers.vit.tables_article import article_sheet
 from papers.vit.tables_noise import noise
+from papers.vit.tables_source import read_tables
 from shared import cli
 from shared.errors import UserError
 from shared.published import load, published_file

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from papers.vit import tables_audit, tables_noise, vit_part4_tables
-from papers.vit.tables_article import article_sheet, read_tables
+from papers.vit.tables_article import article_sheet
+from papers.vit.tables_source import read_tables
 from shared import cli
 from shared.paths import ROOT
 from shared.published import load, published_file
