@@ -4,8 +4,10 @@
 
 A shard holds the features of `SHARD` consecutive pictures. Its file name is the sha256 of everything its numbers depend
 on: the encoder's identity (weights, preprocessing), device type, dtype, batch size, the code of the path with its
-libraries, and the content hashes of its pictures. So a shard is the same bytes wherever a run was killed and however
-many processes share the work, and a set whose features are all there needs neither the model nor one decoded picture.
+libraries, and the content hashes of its pictures. So with one number of threads a process a shard is the same bytes
+wherever a run was killed and however many processes share the work (another number of threads, as under torchrun's
+default of one, may give other last bits on a CPU), and a set whose features are all there needs neither the model nor
+one decoded picture.
 
 Under `torchrun` the processes take the shards in turn; each gets the whole array in the end. What they exchange are
 small CPU arrays, so gloo serves on GPUs too.
