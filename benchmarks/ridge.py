@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ DIMS = {768: 2, 1024: 2, 1280: 1, 2048: 2}
 
 @dataclass
 class Config:
-    data: tuple[str, ...] = tuple(DATA)
+    data: tuple[Literal["CIFAR-100", "Oxford-IIIT Pets"], ...] = tuple(DATA)
     """data sets whose sizes are used"""
     dim: tuple[int, ...] = tuple(DIMS)
     """feature sizes"""
