@@ -1,1 +1,1 @@
-"""The small library every paper uses: pictures, models, features, ridge, records and verdicts. Nothing in it knows a paper."""
+"""The library that every paper uses: pictures, models, features, ridge, records, verdicts. It knows no paper."""
