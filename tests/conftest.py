@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from shared.paths import ROOT
+
+# `make test` hands its own ARGS= to every make that a test starts
+for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL"):
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")
