@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from papers.vit.scratch_data import Arrays, TrainingData, crop_flip, prepare, re
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from papers.vit.scratch_train import Trainer, adamw, attention_code, compiles, identity, train
 from shared.errors import UserError
+from shared.paths import ROOT
 
 CPU = torch.device("cpu")
 TINY = Recipe(steps=12, warmup=2, batch=16, validation=50, every=4, picture_size=8)
+PINNED_WITH = re.search(r"^transformers==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
 LOSSES = json.loads((Path(__file__).parent / "scratch_losses.json").read_text())
 
 
@@ -142,6 +146,9 @@ def first_losses(model: str, digits, device: torch.device = CPU) -> list[float]:
 @pytest.mark.parametrize("device", [d for d in LOSSES if d == "cpu" or torch.cuda.is_available()])
 @pytest.mark.parametrize("model", ["ViT", "ResNet"])
 def test_thirty_steps_give_the_pinned_losses(model: str, device: str, digits) -> None:
+    if model == "ViT" and version("transformers") != PINNED_WITH:
+        # the initial weights are transformers' own code's: 5.17 draws others from the same seed
+        pytest.skip(f"losses are pinned for transformers {PINNED_WITH}, this is {version('transformers')}")
     # other kernels round otherwise; a changed recipe, order or initialisation moves losses by 0.1 and more
     assert first_losses(model, digits, torch.device(device)) == pytest.approx(LOSSES[device][model], abs=0.02)
 
