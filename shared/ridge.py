@@ -103,7 +103,7 @@ class Pool:
             raise ValueError(f"rows {tuple(self.rows.shape)} and queries {tuple(self.queries.shape)}: not one width")
         if labels.shape != (len(self.rows),) or any(not 0 <= label < classes for label in labels.unique().tolist()):
             raise ValueError(f"{len(self.rows)} rows need as many labels in 0..{classes - 1}")
-        if not (self.rows.isfinite().all() and self.queries.isfinite().all()):
+        if not (self.rows.sum() + self.queries.sum()).isfinite():  # a tenth of the cost of asking each number
             raise ValueError("features that are not finite")
         self.targets = targets(labels.to(self.device), classes)
         self._gram: Tensor | None = None  # rows x rows
