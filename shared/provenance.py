@@ -44,10 +44,9 @@ def git_state(root: Path = ROOT) -> dict[str, Any]:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    top = git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != root.resolve():  # a copy inside somebody else's repository
+    top, _, commit = (git("rev-parse", "--show-toplevel", "HEAD") or "").rpartition("\n")
+    if not top or Path(top).resolve() != root.resolve():  # a copy inside somebody else's repository
         return {"commit": None, "dirty": None}
-    commit = git("rev-parse", "HEAD")
     status = git("status", "--porcelain", "--untracked-files=normal", "--", ".", ":(exclude)results")
     return {"commit": commit, "dirty": None if status is None else bool(status)}
 

@@ -14,13 +14,12 @@ under every number; `groups` names sets of rows.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from shared.errors import UserError
-from shared.paths import ROOT
+from shared.paths import ROOT, read_json
 
 SCHEMA = 1
 _NUMERAL = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?", re.ASCII)
@@ -125,12 +124,7 @@ def load_all(root: Path = ROOT / "papers") -> list[Published]:
 
 def read(path: Path) -> Published:
     """`load` for a file anywhere."""
-    try:
-        data = json.loads(Path(path).read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file of published numbers; is the paper's name right?") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error}); restore it from version control") from None
+    data = read_json(path, "file of published numbers", "restore it from version control")
     check = _Checker(path)
     check(isinstance(data, dict), "the file", "an object")
     for key in data:

@@ -23,7 +23,7 @@ from typing import Any, Literal, Self
 
 from shared import verdict as verdicts
 from shared.errors import UserError
-from shared.paths import atomic_write, atomic_write_all, results_dir
+from shared.paths import atomic_write, atomic_write_all, read_json, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number
 
@@ -224,12 +224,7 @@ class Record:
     @staticmethod
     def load(path: Path) -> dict:
         """A result as a dictionary. Raises `UserError` naming the file: absent, damaged, or of another schema."""
-        try:
-            data = json.loads(Path(path).read_bytes())
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such result; run the experiment first") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"{path}: damaged result ({error}); run the experiment again") from None
+        data = read_json(path, "result", "run the experiment")
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA:
             raise UserError(f"{path}: result of schema {schema!r}, this version reads {SCHEMA}; run it again")

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from shared import paths
 from shared.errors import UserError
-from shared.paths import atomic_write
 
 SCHEMA = 1
 MAGIC = b"scratch1"  # then sha256 of the rest, then torch.save's bytes
@@ -31,7 +31,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
-    atomic_write(path, MAGIC + hashlib.sha256(payload).digest() + payload)
+    paths.atomic_write(path, MAGIC + hashlib.sha256(payload).digest() + payload)
 
 
 def load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
@@ -64,10 +64,7 @@ def require_same(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> N
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:
     """A JSON object of this schema, or a UserError naming the file."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a readable {kind} file ({error}); delete it to train the run anew") from None
+    content = paths.read_json(path, f"{kind} file", "delete it to train the run anew")
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UserError(f"{path}: not a {kind} file of schema {SCHEMA}; delete it to train the run anew")
     return content
@@ -76,7 +73,7 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """One line a key: thousands of losses stay one line of a diff."""
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-    atomic_write(path, f"{{\n{lines}\n}}\n")
+    paths.atomic_write(path, f"{{\n{lines}\n}}\n")
 
 
 @contextlib.contextmanager

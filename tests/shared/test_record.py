@@ -194,7 +194,7 @@ def test_damaged_and_foreign_results_are_refused_by_name(tmp_path, content, says
 
 
 def test_a_missing_result_says_what_to_do(tmp_path):
-    with pytest.raises(UserError, match="run the experiment first"):
+    with pytest.raises(UserError, match="no such result; run the experiment"):
         Record.load(tmp_path / "x.json")
 
 
