@@ -104,7 +104,9 @@ def _download(repository: str, folder: str, split: str, revision: str | None) ->
             f"{repository}: access has to be granted on its hub page first; then run `hf auth login`"
         ) from error
     except RepositoryNotFoundError as error:
-        raise UserError(f"{repository}: the hub has no such public data set; check the spelling or log in") from error
+        raise UserError(
+            f"{repository}: no folder here, and the hub has no such public data set; check the spelling or log in"
+        ) from error
     except HFValidationError as error:
         raise UserError(f"{repository}: not a hub repository's name (<owner>/<name>)") from error
     except UserError:
@@ -114,7 +116,8 @@ def _download(repository: str, folder: str, split: str, revision: str | None) ->
         if cached:
             return cached
         raise UserError(
-            f"{repository}: not in the hub's cache and the hub cannot be reached ({type(error).__name__}); {WAY_OUT}"
+            f"{repository}: no folder here, not in the hub's cache, and the hub cannot be reached "
+            f"({type(error).__name__}); {WAY_OUT}"
         ) from error
 
 
