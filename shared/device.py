@@ -61,9 +61,12 @@ def choose(device: str = "auto", dtype: str = "auto") -> Choice:
 def rank_and_world() -> tuple[int, int]:
     """(rank, number of processes) of this process under `torchrun`; (0, 1) outside it. Asks the environment only."""
     try:
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     except ValueError:
         raise UserError("RANK and WORLD_SIZE must be whole numbers; unset them or start with torchrun") from None
+    if world > 1 and "MASTER_ADDR" not in os.environ:
+        raise UserError(f"WORLD_SIZE is {world}, but MASTER_ADDR is not set: unset it or start with torchrun")
+    return rank, world
 
 
 def _device(asked: str) -> tuple[torch.device, str]:

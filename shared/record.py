@@ -44,6 +44,7 @@ class Record:
         results: Path | None = None,
         quiet: bool = False,
     ):
+        require_plain(experiment)
         self.paper, self.experiment, self.question, self.quiet = paper, experiment, question, quiet
         self.directory = Path(results or results_dir()) / paper
         self.figures_dir = self.directory / "figures"
@@ -232,6 +233,12 @@ class Record:
         if fault:
             raise UserError(f"{path}: damaged result ({fault}); run the experiment again")
         return data
+
+
+def require_plain(experiment: str) -> None:
+    """Raise UserError unless an experiment's name can be a file's: no folder in it, not hidden, no option."""
+    if not experiment or Path(experiment).name != experiment or experiment[0] in ".-":
+        raise UserError(f"--experiment {experiment!r}: expected a plain name, it becomes a file's")
 
 
 _SHAPE = {"paper": str, "experiment": str, "provenance": dict, "results": dict, "verdicts": list}

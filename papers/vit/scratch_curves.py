@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.vit.scratch_recipe import departure_of
+from papers.vit.scratch_files import RUN_FILE, read_curve
+from papers.vit.scratch_recipe import VARIANTS, departure_of
+from shared.errors import UserError
 from shared.published import Published
 from shared.record import Record
 
@@ -70,40 +71,47 @@ def smooth(losses: list[float]) -> list[float]:
     return values
 
 
-def parse(content: Any) -> Curve:
-    """A curve from a run's file. KeyError, TypeError or ValueError if it is not one."""
-    who = content["identity"]
-    pictures = int(content["validation_pictures"])
+def parse(content: dict[str, Any]) -> Curve:
+    """A curve from the content of a run's file, as `read_curve` gives it."""
+    who, pictures = content["identity"], content["validation_pictures"]
     return Curve(
-        str(who["model"]), int(who["size"]), int(who["steps"]), bool(content["complete"]),
-        [(int(v["step"]), 100 * int(v["correct"]) / pictures) for v in content["validations"]],
-        [float(x) for x in content["losses"]], who,
+        who["model"], who["size"], who["steps"], content["complete"],
+        [(v["step"], 100 * v["correct"] / pictures) for v in content["validations"]], content["losses"], who,
     )  # fmt: skip
 
 
 def read(folder: Path, seed: int) -> tuple[list[Curve], list[str]]:
-    """(curves of a seed by size, the ViT first; one line for each file that is no curve)."""
-    found, damaged = [], []
+    """(curves of a seed by size, the ViT first; one line for each run that is not shown). Other files are passed by."""
+    found, left_out = [], []
     for path in sorted(folder.glob("*.json")):
-        if path.name.endswith(".machine.json"):
+        if not RUN_FILE.fullmatch(path.name):
             continue
         try:
-            content = json.loads(path.read_text())
-            curve = parse(content)
-            if curve.validations and content["identity"]["seed"] == seed:
+            curve = parse(read_curve(path))
+            if curve.identity["seed"] == seed:
                 found.append(curve)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            damaged.append(
-                f"{path}: damaged curve ({type(error).__name__}: {error}), left out; delete it and train again"
-            )
-    # one line a cell: of several variants of one run, the reference comes first and the others are named
-    found.sort(key=lambda c: (c.size, c.model != "ViT", c.identity["variant"]))
+        except UserError as error:
+            left_out.append(f"left out: {error}")
+    # one line a cell: a finished run before one cut short, then the reference before the other arithmetics
+    found.sort(key=lambda c: (c.size, c.model != "ViT", not c.complete, VARIANTS.index(c.identity["variant"])))
     kept: dict[tuple[int, str], Curve] = {}
     for curve in found:
         if (curve.size, curve.model) in kept:
-            damaged.append(f"{curve.size:,} images {curve.model}: also there in {curve.identity['variant']}, not shown")
+            state = "" if curve.complete else " (cut short)"
+            variant = f"{curve.identity['variant']}{state}"
+            left_out.append(f"{curve.size:,} images {curve.model}: also there in {variant}, not shown")
         kept.setdefault((curve.size, curve.model), curve)
-    return list(kept.values()), damaged
+    return list(kept.values()), left_out
+
+
+def arithmetic(curves: list[Curve]) -> str:
+    """In which variant the shown runs were trained, in words."""
+    cells: dict[str, list[str]] = {}
+    for curve in curves:
+        cells.setdefault(curve.identity["variant"], []).append(f"{curve.model} {curve.size:,}")
+    if len(cells) == 1:
+        return f"trained in {next(iter(cells))}"
+    return "trained in " + "; ".join(f"{variant}: {', '.join(runs)}" for variant, runs in cells.items())
 
 
 def judge(record: Record, numbers: Published, curves: list[Curve]) -> None:

@@ -7,6 +7,7 @@ and a ViT and a ResNet of one seed see the same pictures in the same order with 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 SUBSET, SPLIT, ORDER, AUGMENT = range(4)  # what a draw is for: each gets its own stream
 
 
-def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str) -> np.ndarray:
+def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str, names: Sequence[str] = ()) -> np.ndarray:
     """Sorted positions of `per_class` random pictures of every class; a larger `per_class` contains a smaller one's.
 
-    labels: int64 [n]. Raises UserError where a class has fewer pictures.
+    labels: int64 [n]; names: the classes', for messages. Raises UserError where a class has fewer pictures.
     """
     rng = np.random.default_rng(stream)
     chosen = []
@@ -35,14 +36,15 @@ def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str) -
         members = rng.permutation(np.flatnonzero(labels == label))
         if len(members) < per_class:
             raise UserError(
-                f"{what}: {per_class} pictures a class are asked for, class {label} has {len(members)}; "
+                f"{what}: {per_class} pictures a class are asked for, class {names[label] if names else label} has "
+                f"{len(members)}; "
                 "choose a smaller number"
             )
         chosen.append(members[:per_class])
     return np.sort(np.concatenate(chosen))
 
 
-def nested_subset(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
+def nested_subset(labels: np.ndarray, size: int, seed: int, names: Sequence[str] = ()) -> np.ndarray:
     """Positions (sorted int64 [size]) of a class-balanced subset; for one seed each size lies inside the next.
 
     Raises UserError unless `size` is a multiple of the number of classes and every class has enough pictures.
@@ -50,22 +52,27 @@ def nested_subset(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
     classes = int(labels.max()) + 1
     if size < classes or size % classes:
         raise UserError(
-            f"size {size} does not divide into {classes} classes of equal count; use a multiple of {classes}"
+            f"--sizes {size} does not divide into {classes} classes of equal count; use a multiple of {classes}"
         )
-    return by_class(labels, size // classes, [seed, SUBSET], f"size {size}")
+    return by_class(labels, size // classes, [seed, SUBSET], f"--sizes {size}", names)
 
 
-def split_test(labels: np.ndarray, validation: int) -> tuple[np.ndarray, np.ndarray]:
+def split_test(labels: np.ndarray, validation: int, names: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
     """(validation, held-out) positions: a balanced choice that no seed changes, and all the others.
 
     Raises UserError if `validation` is not a multiple of the classes or leaves no picture for the held-out part.
     """
     classes = int(labels.max()) + 1
     if validation < classes or validation % classes:
-        raise UserError(f"{validation} validation pictures do not divide into {classes} classes of equal count")
+        raise UserError(
+            f"--validation {validation} does not divide into {classes} classes of equal count; "
+            f"use a multiple of {classes}"
+        )
     if validation >= len(labels):
-        raise UserError(f"{validation} validation pictures leave none of {len(labels)} test pictures held out")
-    chosen = by_class(labels, validation // classes, [SPLIT], f"{validation} validation pictures")
+        raise UserError(
+            f"--validation {validation} leaves none of {len(labels)} test pictures held out; choose a smaller number"
+        )
+    chosen = by_class(labels, validation // classes, [SPLIT], f"--validation {validation}", names)
     return chosen, np.setdiff1d(np.arange(len(labels)), chosen)
 
 
@@ -134,20 +141,21 @@ def channel_statistics(pictures: torch.Tensor) -> tuple[tuple[float, ...], tuple
 
 @dataclass(frozen=True)
 class Arrays:
-    """Pictures uint8 [n, 3, S, S] and labels int64 [n], both on the training device."""
+    """Pictures uint8 [n, 3, S, S] and labels int64 [n], both on the training device; the classes' names if known."""
 
     pictures: torch.Tensor
     labels: torch.Tensor
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, positions: np.ndarray) -> Arrays:
         chosen = torch.from_numpy(positions).to(self.labels.device)
-        return Arrays(self.pictures.index_select(0, chosen), self.labels.index_select(0, chosen))
+        return Arrays(self.pictures.index_select(0, chosen), self.labels.index_select(0, chosen), self.names)
 
     def to(self, device: torch.device) -> Arrays:
-        return Arrays(self.pictures.to(device), self.labels.to(device))
+        return Arrays(self.pictures.to(device), self.labels.to(device), self.names)
 
     def fingerprint(self) -> str:
         """sha256 over the pixels (picture after picture, channels first) and the labels, in order."""
@@ -179,9 +187,9 @@ def prepare(
     """Choose the subset and split the test pictures. The normalisation is all training pictures', for every size."""
     labels = train.labels.cpu().numpy()
     mean, std = channel_statistics(train.pictures)
-    chosen, rest = split_test(test.labels.cpu().numpy(), validation)
+    chosen, rest = split_test(test.labels.cpu().numpy(), validation, test.names)
     return TrainingData(
-        train=train.take(nested_subset(labels, size, seed)).to(device),
+        train=train.take(nested_subset(labels, size, seed, train.names)).to(device),
         validation=test.take(chosen).to(device),
         held_out=test.take(rest).to(device),
         mean=mean, std=std, classes=int(labels.max()) + 1,
@@ -206,4 +214,4 @@ def read_pictures(name: str, split: str, picture_size: int, root: Path | None = 
                 pixels = F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True)[0]
             pictures[i] = pixels
     source.remember()
-    return Arrays(pictures, torch.from_numpy(source.labels)), source
+    return Arrays(pictures, torch.from_numpy(source.labels), tuple(source.class_names)), source

@@ -16,11 +16,12 @@ DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
 @dataclass(frozen=True)
 class Score:
-    """Accuracies in % of one network on one number of pictures, a value for each seed; `step` of the best."""
+    """Accuracies in % of one network on one number of pictures, a value for each of `seeds`; `steps` of the best."""
 
     best: list[float]
     held_out: list[float]
     steps: list[int]
+    seeds: list[int]
 
     @property
     def mean(self) -> float:
@@ -39,7 +40,19 @@ def score(curves: Iterable[dict[str, Any]]) -> Score:
         [100 * c["best"]["correct"] / c["validation_pictures"] for c in curves],
         [100 * c["best"]["held_out_correct"] / c["held_out_pictures"] for c in curves],
         [c["best"]["step"] for c in curves],
+        [c["identity"]["seed"] for c in curves],
     )
+
+
+def paired(one: Score | None, other: Score | None) -> tuple[Score, Score] | None:
+    """Both with the seeds only that both have, in one order: what a gap is made of. None without a common seed."""
+    common = sorted(set(one.seeds) & set(other.seeds)) if one and other else []
+
+    def only(s: Score) -> Score:
+        at = [s.seeds.index(seed) for seed in common]
+        return Score([s.best[i] for i in at], [s.held_out[i] for i in at], [s.steps[i] for i in at], common)
+
+    return (only(one), only(other)) if common else None
 
 
 def millions(count: int) -> str:
@@ -84,7 +97,8 @@ def table(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], recipe: 
     lines = ["    images  per class  epochs   ViT best  ResNet best  ResNet - ViT"]
     for size in sizes:
         vit, resnet = scores.get(("ViT", size)), scores.get(("ResNet", size))
-        gap = f"{resnet.mean - vit.mean:+.1f}" if vit and resnet else "-"
+        both = paired(vit, resnet)
+        gap = f"{both[1].mean - both[0].mean:+.1f}" if both else "-"
         cells = [f"{s.mean:.1f}%" if s else "-" for s in (vit, resnet)]
         epochs = recipe.steps * recipe.batch / size
         lines.append(f"{size:>10,}{size // classes:>11,}{epochs:>8.0f}{cells[0]:>11}{cells[1]:>13}{gap:>13}")
@@ -92,7 +106,8 @@ def table(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], recipe: 
     gains = []
     for name in scratch_models.NAMES:
         low, high = scores.get((name, first)), scores.get((name, last))
-        if low and high:
+        if both := paired(low, high):
+            low, high = both
             gains.append(f"{name} {low.mean:.1f}% -> {high.mean:.1f}% ({high.mean - low.mean:+.1f})")
     if gains and first != last:
         lines.append(f"  going from {first:,} to {last:,} images: {', '.join(gains)}")
@@ -119,13 +134,21 @@ def cost_lines(models: tuple[str, ...], recipe: Recipe, classes: int) -> list[st
     return lines
 
 
-def held_out_rows(scores: dict[tuple[str, int], Score], seed: int = 0) -> list[list[Any]]:
+def held_out_rows(scores: dict[tuple[str, int], Score]) -> list[list[Any]]:
     """[images, model, seed, step, validation %, held-out %, difference] for every finished run."""
     rows = []
     for (name, size), s in scores.items():
-        for i, (best, other, step) in enumerate(zip(s.best, s.held_out, s.steps, strict=True), seed):
-            rows.append([f"{size:,}", name, i, step, f"{best:.2f}", f"{other:.2f}", f"{best - other:+.2f}"])
+        for seed, best, other, step in zip(s.seeds, s.best, s.held_out, s.steps, strict=True):
+            rows.append([f"{size:,}", name, seed, step, f"{best:.2f}", f"{other:.2f}", f"{best - other:+.2f}"])
     return rows
+
+
+def runs_a_point(scores: dict[tuple[str, int], Score]) -> str:
+    """How many runs stand behind an accuracy, in words."""
+    counts = sorted({len(s.seeds) for s in scores.values()} or {0})
+    if counts == [1]:
+        return "one run"
+    return f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
 
 
 HELD_OUT_COLUMNS = ["images", "model", "seed", "step", "validation", "held out", "difference"]
@@ -148,7 +171,7 @@ def binomial_variance(accuracy: float, pictures: int) -> float:
 
 
 def gap_error(vit: Score, resnet: Score, pictures: int) -> float:
-    """Standard error in points of mean(ResNet) - mean(ViT).
+    """Standard error in points of mean(ResNet) - mean(ViT), of `paired` scores.
 
     Over the seeds when there are several (paired: both networks see one seed's pictures); else the binomial error of
     two accuracies on `pictures`, which leaves the luck of the run out.
@@ -168,16 +191,12 @@ def seed_lines(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], pic
             f"{n} {s.mean:.2f}%" + (f" ± {s.std:.2f} over {len(s.best)} seeds" if s.std is not None else " (one seed)")
             for n, s in cells.items()
         )
-        if len(cells) == 2 and len(cells["ViT"].best) == len(cells["ResNet"].best):
-            gap = cells["ResNet"].mean - cells["ViT"].mean
-            what = (
-                "over the seeds"
-                if cells["ViT"].std is not None
-                else "of the two test scores; the run's luck is not in it"
-            )
-            spread += (
-                f"   gap {gap:+.2f}, standard error {gap_error(cells['ViT'], cells['ResNet'], pictures):.2f} {what}"
-            )
+        if both := paired(cells.get("ViT"), cells.get("ResNet")):
+            vit, resnet = both
+            seeds = len(vit.seeds)
+            what = f"over {seeds} seeds" if seeds > 1 else "of the two test scores; the run's luck is not in it"
+            error = gap_error(vit, resnet, pictures)
+            spread += f"   gap {resnet.mean - vit.mean:+.2f}, standard error {error:.2f} {what}"
         if cells:
             lines.append(f"{size:>10,}  {spread}")
     return lines

@@ -73,6 +73,14 @@ class ViT(nn.Module):
         return self.vit(pixel_values=x).logits
 
 
+def check_picture_size(picture_size: int) -> None:
+    """Raise UserError for a size that does not divide into patches."""
+    if picture_size < 2 * PATCH or picture_size % PATCH:
+        raise UserError(
+            f"picture size {picture_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}"
+        )
+
+
 def build(
     name: str, *, classes: int = 10, picture_size: int = 32, seed: int = 0, attention: str = "eager"
 ) -> nn.Module:
@@ -83,10 +91,7 @@ def build(
     """
     if name not in NAMES:
         raise UserError(f"model {name!r} is unknown; choose from {', '.join(NAMES)}")
-    if picture_size < 2 * PATCH or picture_size % PATCH:
-        raise UserError(
-            f"picture size {picture_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}"
-        )
+    check_picture_size(picture_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ViT(classes, picture_size, attention) if name == "ViT" else ResNet(classes)

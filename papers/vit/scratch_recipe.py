@@ -51,7 +51,7 @@ class Run:
         return f"{self.model}-{self.size}-seed{self.seed}{variant}"
 
 
-def departure(data: str, stand_in: str | None, recipe: Recipe) -> str | None:
+def departure(data: str, stand_in: str | None, recipe: Recipe, validation_sha256: str) -> str | None:
     """Why the numbers cannot be compared with the article's: other pictures or another recipe; None if they can."""
     if stand_in:
         return stand_in
@@ -59,12 +59,12 @@ def departure(data: str, stand_in: str | None, recipe: Recipe) -> str | None:
         return f"other pictures ({data})"
     article = Recipe()
     changed = [key for key in vars(article) if getattr(recipe, key) != getattr(article, key)]
-    return f"another recipe ({', '.join(f'{k} {getattr(recipe, k)}' for k in changed)})" if changed else None
+    if changed:
+        return f"another recipe ({', '.join(f'{k} {getattr(recipe, k)}' for k in changed)})"
+    return None if validation_sha256 == CIFAR10_VALIDATION else "validated on other pictures than CIFAR-10's test split"
 
 
 def departure_of(identity: dict) -> str | None:
     """`departure` of a run on disk: its recipe, and the pictures by their hash (the mirror's name is not in it)."""
     recipe = Recipe(**{key: identity[key] for key in vars(Recipe())})
-    if identity["validation_sha256"] != CIFAR10_VALIDATION:
-        return "other pictures"
-    return departure("cifar10", None, recipe)
+    return departure("cifar10", None, recipe, identity["validation_sha256"])

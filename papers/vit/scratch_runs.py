@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from papers.vit import scratch_checkpoint as files
+from papers.vit.scratch_checkpoint import only_start
 from papers.vit.scratch_data import Arrays, TrainingData, prepare
+from papers.vit.scratch_files import read_curve
 from papers.vit.scratch_recipe import Recipe, Run
 from papers.vit.scratch_train import Trainer, finished_curve, identity, train
 from shared.device import rank_and_world
@@ -51,6 +52,9 @@ class Bench:
                 prepare(self.train, self.test, size=run.size, seed=run.seed, validation=validation, device=self.device),
             )
         return self._last[1]
+
+    def machine_file(self, run: Run) -> Path:
+        return self.folder / f"{run.name}.machine.json"
 
     def finished(self, run: Run) -> dict[str, Any] | None:
         """The curve of a finished run; UserError if the file in its place is of another configuration."""
@@ -94,7 +98,7 @@ def ranks(folder: Path) -> Iterator[tuple[int, int]]:
     Rank 0 takes the lock before any rank trains, and goes on after the others only when all of them are done.
     """
     rank, world = rank_and_world()
-    lock = files.only_start(folder) if rank == 0 else contextlib.nullcontext()
+    lock = only_start(folder) if rank == 0 else contextlib.nullcontext()
     with lock:
         if world == 1:
             yield rank, world
@@ -130,10 +134,8 @@ def train_all(bench: Bench, runs: list[Run], *, show_estimate: bool) -> list[Run
     return done
 
 
-def time_line(folder: Path, run: Run) -> str:
+def time_line(run: Run, starts: list[dict[str, Any]]) -> str:
     """How long a run trained, over all its starts, and where."""
-    path = folder / f"{run.name}.machine.json"
-    starts = files.read_json(path, "machine")["starts"] if path.exists() else []
     if not starts:
         return f"  {run.name:<28} (no note of the machine)"
     seconds, scoring = (sum(s[key] for s in starts) for key in ("seconds", "evaluation_seconds"))
@@ -149,7 +151,7 @@ def unfinished_line(folder: Path, run: Run) -> str:
     path = folder / f"{run.name}.json"
     if not path.exists():
         return f"  {run.name:<28} not run"
-    curve = files.read_json(path, "curve")
+    curve = read_curve(path)
     best = 100 * curve["best"]["correct"] / curve["validation_pictures"]
     return (
         f"  {run.name:<28} not finished: step {curve['validations'][-1]['step']:,} of {curve['identity']['steps']:,}, "

@@ -19,8 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from papers.vit import scratch_checkpoint as files
-from papers.vit import scratch_models
+from papers.vit import scratch_checkpoint, scratch_files, scratch_models
 from papers.vit.scratch_data import Arrays, Augmentation, TrainingData, batch_positions, crop_flip, draw_augmentation
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from shared.errors import UserError
@@ -172,7 +171,7 @@ def curve(trainer: Trainer, who: dict[str, Any], held_out: int | None) -> dict[s
     """The content of a run's curve file; `held_out` is None while the run trains."""
     assert trainer.best is not None
     return {
-        "schema": files.SCHEMA, "identity": who, "complete": held_out is not None,
+        "schema": scratch_files.SCHEMA, "identity": who, "complete": held_out is not None,
         "validation_pictures": len(trainer.data.validation), "held_out_pictures": len(trainer.data.held_out),
         "validations": trainer.validations,
         "best": {"step": trainer.best["step"], "correct": trainer.best["correct"], "held_out_correct": held_out},
@@ -193,7 +192,7 @@ def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss,
     finished = finished_curve(curve_path, who)
     if finished:
         return finished
-    state = files.load_checkpoint(checkpoint, who)
+    state = scratch_checkpoint.load_checkpoint(checkpoint, who)
     if state:
         trainer.restore(state)
     machine = Machine(folder / f"{run.name}.machine.json", trainer)
@@ -209,11 +208,11 @@ def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss,
             machine.evaluation_seconds += time.perf_counter() - started
             observe(trainer.done, loss, accuracy)
         if validates:
-            files.save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
-            files.write_json(curve_path, curve(trainer, who, None))
+            scratch_checkpoint.save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
+            scratch_files.write_json(curve_path, curve(trainer, who, None))
             machine.save()
     result = curve(trainer, who, trainer.held_out_correct())
-    files.write_json(curve_path, result)
+    scratch_files.write_json(curve_path, result)
     machine.save()
     checkpoint.unlink(missing_ok=True)
     return result
@@ -223,8 +222,8 @@ def finished_curve(path: Path, who: dict[str, Any]) -> dict[str, Any] | None:
     """The curve at `path` if its run is complete; UserError if it belongs to another configuration."""
     if not path.exists():
         return None
-    content = files.read_json(path, "curve")
-    files.require_same(path, content["identity"], who)
+    content = scratch_files.read_curve(path)
+    scratch_files.require_same(path, content["identity"], who)
     return content if content["complete"] else None
 
 
@@ -234,7 +233,7 @@ class Machine:
     def __init__(self, path: Path, trainer: Trainer) -> None:
         self.path, self.trainer, self.first, self.evaluation_seconds = path, trainer, trainer.done, 0.0
         self.clock, self.started = time.perf_counter(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self.earlier = files.read_json(path, "machine")["starts"] if path.exists() else []
+        self.earlier = scratch_files.read_starts(path)
 
     def save(self) -> None:
         device = self.trainer.device
@@ -245,4 +244,4 @@ class Machine:
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "threads": torch.get_num_threads(), "torch": torch.__version__,
         }  # fmt: skip
-        files.write_json(self.path, {"schema": files.SCHEMA, "starts": [*self.earlier, this]})
+        scratch_files.write_json(self.path, {"schema": scratch_files.SCHEMA, "starts": [*self.earlier, this]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from papers.vit import scratch_models
-from papers.vit.scratch_lines import Score, binomial_variance, gap_error, millions
+from papers.vit.scratch_lines import Score, binomial_variance, gap_error, millions, paired
 from papers.vit.scratch_recipe import Recipe
 from shared.published import Published
 from shared.record import Record
@@ -32,22 +32,21 @@ def judge_accuracies(
                 continue
             std = None if ours.std is None else ours.std * math.sqrt(1 + 1 / len(ours.best))
             record.judge(number, ours.mean, std=std, pictures=pictures, stand_in=why)
-        both = vit and resnet
+        both = paired(vit, resnet)
         record.judge(
             published[f"{row}/ResNet - ViT"],
-            resnet.mean - vit.mean if both else None,
+            both[1].mean - both[0].mean if both else None,
             stand_in=why,
-            terms={"both sides' errors": gap_tolerance(vit, resnet, pictures)} if both else None,
+            terms={"both sides' errors": gap_tolerance(*both, pictures)} if both else None,
             why_not_run="one of the two runs was not finished",
         )
     for name in scratch_models.NAMES:
-        low, high = scores.get((name, SIZES[0])), scores.get((name, SIZES[-1]))
-        both = low and high
+        both = paired(scores.get((name, SIZES[0])), scores.get((name, SIZES[-1])))
         record.judge(
             published[f"1,000 -> 50,000 images/{name} gains"],
-            high.mean - low.mean if both else None,
+            both[1].mean - both[0].mean if both else None,
             stand_in=why,
-            terms={"both sides' errors": gap_tolerance(low, high, pictures)} if both else None,
+            terms={"both sides' errors": gap_tolerance(*both, pictures)} if both else None,
             why_not_run="one of the two runs was not finished",
         )
 
@@ -55,12 +54,12 @@ def judge_accuracies(
 def gap_tolerance(one: Score, other: Score, pictures: int) -> float:
     """Points that two differences of accuracies may lie apart, the article's from one run and ours from n.
 
-    Both sides carry the binomial error of two scores; where we have seeds, both also carry the spread of a run.
+    The two are `paired`. Both sides carry the binomial error of two scores; where we have several seeds, both also
+    carry the spread of a run.
     """
     variance = 2 * (binomial_variance(one.mean, pictures) + binomial_variance(other.mean, pictures))
-    if one.std is not None and len(one.best) == len(other.best):
-        seeds = len(one.best)
-        variance += gap_error(one, other, pictures) ** 2 * (seeds + 1)
+    if len(one.seeds) > 1:
+        variance += gap_error(one, other, pictures) ** 2 * (len(one.seeds) + 1)
     return Z * math.sqrt(variance)
 
 

@@ -155,11 +155,6 @@ def not_the_articles(config: Config) -> str | None:
     return f"not the article's protocol: {', '.join(changed)} differ from its values" if changed else None
 
 
-def _plain(name: str) -> bool:
-    """Whether it can be a file's name here: no folder in it, not hidden."""
-    return Path(name).name == name and not name.startswith(".") and bool(name)
-
-
 def _set(value: int | tuple[float, ...]) -> int | set[float]:
     """The order of an option's values means nothing."""
     return set(value) if isinstance(value, tuple) else value
@@ -179,7 +174,6 @@ def check(config: Config) -> None:
         "--seed": (config.seed >= 0, "0 or more"),
         "--big-vision-shots": (config.big_vision_shots and min(config.big_vision_shots) >= 1, "whole numbers from 1"),
         "--big-vision-seeds": (config.big_vision_seeds >= 1, "at least 1"),
-        "--experiment": (_plain(config.experiment), "a plain name"),
     }
     for option, (holds, what) in expected.items():
         if not holds:

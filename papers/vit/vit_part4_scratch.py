@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from papers.vit.scratch_files import read_starts
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
@@ -74,6 +75,7 @@ def main(config: Config) -> Record | int:
     from shared.device import choose, rank_and_world
 
     check(config, scratch_models.NAMES)
+    scratch_models.check_picture_size(config.picture_size)
     if config.threads:
         torch.set_num_threads(config.threads)
     rank, _ = rank_and_world()
@@ -94,7 +96,8 @@ def main(config: Config) -> Record | int:
     ) as record:  # fmt: skip
         bench = scratch_runs.Bench(train, test, recipe, choice.device, record.directory / config.experiment)
         for run in runs:
-            bench.data(run)  # a size or a count that does not fit is found out before anything trains
+            bench.data(run)  # a size that does not fit or a damaged note is found out before anything trains
+            read_starts(bench.machine_file(run))
         record.say("\n".join(scratch_lines.header(config.data, recipe, config.models, classes)))
         already = scratch_runs.train_all(bench, runs, show_estimate=config.estimate) if config.train else runs
         if rank > 0:
@@ -109,7 +112,7 @@ def main(config: Config) -> Record | int:
         record.say("\n".join(scratch_lines.table(scores, sizes, recipe, classes)))
         tell_more(record, config, recipe, scores, sizes, classes, len(test) - recipe.validation)
         for run in curves:
-            record.say(scratch_runs.time_line(bench.folder, run))
+            record.say(scratch_runs.time_line(run, read_starts(bench.machine_file(run))))
         reused = [run for run in already if run in curves]
         if reused:
             record.say(
@@ -143,13 +146,14 @@ def main(config: Config) -> Record | int:
             scratch_lines.HELD_OUT_COLUMNS, scratch_lines.held_out_rows(scores),
         )  # fmt: skip
         numbers = published.load("vit", "scratch")
-        why = departure(config.data, train_set.stand_in or test_set.stand_in, recipe)
+        validation = bench.data(runs[0]).fingerprints["validation"]
+        why = departure(config.data, train_set.stand_in or test_set.stand_in, recipe, validation)
         scratch_verdicts.judge_costs(record, numbers, recipe, classes)
         scratch_verdicts.judge_accuracies(record, numbers, scores, recipe.validation, why)
         record.print_verdicts()
         record.cannot_show(
             "the cross-over itself, which the paper finds between 9 and 90 million pictures; a point is "
-            f"{'one run' if config.seeds == 1 else f'{config.seeds} runs'}, the validation pictures choose the step, "
+            f"{scratch_lines.runs_a_point(scores)}, the validation pictures choose the step, "
             "and the pictures are small."
         )
     return record
@@ -160,17 +164,18 @@ def check(config: Config, names: tuple[str, ...]) -> None:
     for model in config.models:
         if model not in names:
             raise UserError(f"--models {model}: choose from {', '.join(names)}")
-    for key in ("seeds", "steps", "batch", "every", "validation"):
-        if getattr(config, key) < 1:
-            raise UserError(f"--{key} {getattr(config, key)}: must be at least 1")
+    # one picture a batch leaves batch normalisation nothing to normalise
+    for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0}.items():
+        if getattr(config, key) < least:
+            raise UserError(f"--{key} {getattr(config, key)}: must be at least {least}")
+    if config.test_split == "train":
+        raise UserError("--test-split train: pictures that are trained on cannot validate; name another split")
     if not config.models or not config.sizes:
         raise UserError("--models and --sizes: name at least one of each")
     if config.pad < 0:
         raise UserError(f"--pad {config.pad}: must not be negative")
     if not 0 <= config.warmup <= config.steps:
         raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
-    if not config.experiment or "/" in config.experiment or config.experiment.startswith("."):
-        raise UserError(f"--experiment {config.experiment!r}: a plain name is expected, it becomes a file's")
 
 
 def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
@@ -189,14 +194,11 @@ def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
 
 def summary(bench, run, curve) -> dict:
     """A run in the result file: its scores, its pictures, the machine it was trained on."""
-    from papers.vit import scratch_checkpoint as files
-
-    machine = bench.folder / f"{run.name}.machine.json"
     return {
         "best": curve["best"], "validations": curve["validations"],
         "validation_pictures": curve["validation_pictures"], "held_out_pictures": curve["held_out_pictures"],
         "pictures_sha256": {k: v for k, v in curve["identity"].items() if k.endswith("_sha256")},
-        "starts": files.read_json(machine, "machine")["starts"] if machine.exists() else [],
+        "starts": read_starts(bench.machine_file(run)),
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from papers.vit import scratch_curves as curves
 from shared import cli, published
 from shared.errors import UserError
-from shared.record import Record
+from shared.record import Record, require_plain
 
 
 @dataclass
@@ -28,13 +28,14 @@ class Config(cli.Common):
 
 
 def main(config: Config) -> Record:
+    require_plain(config.experiment)
     with Record(
         "vit", f"{config.experiment}-curves", config=config, results=config.results,
         question="How do both networks learn: do they memorise, and are they still rising when the recipe ends?",
     ) as record:  # fmt: skip
-        found, damaged = curves.read(record.directory / config.experiment, config.seed)
-        if not found and damaged:
-            raise UserError(damaged[0])
+        found, left_out = curves.read(record.directory / config.experiment, config.seed)
+        if not found and left_out:
+            raise UserError(left_out[0].removeprefix("left out: "))
         if not found:
             raise UserError(
                 f"{record.directory / config.experiment}: no curves of seed {config.seed}; "
@@ -52,7 +53,8 @@ def main(config: Config) -> Record:
             f"  the loss is an exponential moving average, {curves.SMOOTHING} of the old value and "
             f"{1 - curves.SMOOTHING:.2f} of each step's (the article does not print its constant)"
         )
-        for line in [c.missing() for c in found if not c.complete] + damaged:
+        record.say(f"  {curves.arithmetic(found)}")
+        for line in [c.missing() for c in found if not c.complete] + left_out:
             record.say(f"  {line}")
 
         record.seed = config.seed

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from papers.vit import scratch_checkpoint as files
+from papers.vit import scratch_checkpoint
 from papers.vit import vit_part4_scratch as script
 from papers.vit import vit_part4_scratch_curves as curves_script
 from shared.cli import parse, read_config
@@ -104,12 +104,18 @@ def test_seeds_are_repeats_with_a_spread(tmp_path: Path, capsys: pytest.CaptureF
     ("changes", "message"),
     [
         ({"models": ("VGG",)}, "--models VGG: choose from ViT, ResNet"),
-        ({"sizes": (25,)}, "size 25 does not divide into 10 classes"),
+        ({"sizes": (25,)}, "--sizes 25 does not divide into 10 classes"),
         ({"sizes": (5000,)}, "500 pictures a class are asked for"),
         ({"validation": 0}, "--validation 0: must be at least 1"),
+        ({"validation": 7}, "--validation 7 does not divide into 10 classes of equal count; use a multiple of 10"),
+        ({"validation": 500}, "--validation 500 leaves none of 500 test pictures held out"),
+        ({"threads": -1}, "--threads -1: must be at least 0"),
+        ({"batch": 1}, "--batch 1: must be at least 2"),
+        ({"test_split": "train"}, "--test-split train: pictures that are trained on cannot validate"),
+        ({"picture_size": -8}, "picture size -8 must be a multiple"),
         ({"warmup": 7}, "--warmup 7: must lie between 0 and --steps 6"),
         ({"picture_size": 10}, "picture size 10 must be a multiple"),
-        ({"experiment": "../x"}, "a plain name is expected"),
+        ({"experiment": "../x"}, "expected a plain name"),
         ({"data": "/nowhere"}, "/nowhere"),
     ],
 )
@@ -118,9 +124,61 @@ def test_mistakes_are_one_line(tmp_path: Path, changes: dict, message: str) -> N
         script.main(configured(tmp_path, **changes))
 
 
+def test_a_missing_class_is_named(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for split, counts in (("train", {"cat": 4, "sea lion": 1}), ("test", {"cat": 3, "sea lion": 3})):
+        for name, count in counts.items():
+            (tmp_path / "data" / split / name).mkdir(parents=True)
+            for i in range(count):
+                Image.new("RGB", (8, 8), (20 * i, 0, 0)).save(tmp_path / "data" / split / name / f"{i}.png")
+    with pytest.raises(UserError, match=r"--sizes 4: 2 pictures a class are asked for, class sea[ _]lion has 1"):
+        script.main(configured(tmp_path / "out", data=str(tmp_path / "data"), sizes=(4,), validation=2))
+
+
+def test_ranks_without_torchrun_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="WORLD_SIZE is 2, but MASTER_ADDR is not set"):
+        script.main(configured(tmp_path))
+
+
+@pytest.mark.parametrize("note", ["", '{"schema": 1}', '{"schema": 1, "starts": [{"seconds": "3"}]}', "[]"])
+def test_a_damaged_note_of_the_machine_is_found_before_anything_trains(tmp_path: Path, note: str) -> None:
+    path = tmp_path / "vit" / "scratch" / "ResNet-40-seed0.machine.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(note)
+    with pytest.raises(UserError, match=r"ResNet-40-seed0.machine.json: damaged .*only the times of the run are lost"):
+        script.main(configured(tmp_path))
+    assert not curve_files(tmp_path)
+
+
+def test_a_run_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "vit").mkdir()
+    (tmp_path / "vit" / "scratch").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot be written .* choose another --results folder"):
+        script.main(configured(tmp_path))
+
+
+def test_seeds_of_which_some_are_missing_keep_their_numbers(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    tiny = {"seeds": 2, "sizes": (20,), "steps": 1, "warmup": 0, "every": 1}
+    script.main(configured(tmp_path, **tiny))
+    (tmp_path / "vit" / "scratch" / "ViT-20-seed0.json").unlink()
+    (tmp_path / "vit" / "scratch" / "ResNet-20-seed1.json").unlink()
+    capsys.readouterr()
+    script.main(configured(tmp_path, **tiny, train=False))
+    out = capsys.readouterr().out
+    rows = [line.split()[1:3] for line in out.splitlines() if line.startswith("        20  ") and "%" in line]
+    assert ["ViT", "1"] in rows and ["ResNet", "0"] in rows
+    assert "gap" not in out.partition("how sure the gap is")[2].partition("runs ==")[0].replace("how sure", "")
+    assert "a point is one run" in out
+
+
 def test_a_second_start_at_once_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "vit" / "scratch"
-    with files.only_start(folder), pytest.raises(UserError, match=f"another start .process {os.getpid()}. is training"):
+    with (
+        scratch_checkpoint.only_start(folder),
+        pytest.raises(UserError, match=f"another start .process {os.getpid()}. is training"),
+    ):
         script.main(configured(tmp_path))
     script.main(configured(tmp_path, models=("ResNet",), sizes=(20,), steps=1, warmup=0, every=1))
 

@@ -24,7 +24,7 @@ SIZES = (1000, 5000, 50000)
 
 
 def one_run(accuracies: dict[tuple[str, int], float]) -> dict[tuple[str, int], Score]:
-    return {cell: Score([value], [value - 1], [2000]) for cell, value in accuracies.items()}
+    return {cell: Score([value], [value - 1], [2000], [0]) for cell, value in accuracies.items()}
 
 
 def test_the_articles_log(published_log) -> None:
@@ -49,19 +49,19 @@ def test_both_conventions_are_printed() -> None:
 
 
 def test_held_out_difference() -> None:
-    scores = {("ViT", 1000): Score([40.0, 42.0], [39.0, 40.5], [500, 750])}
+    scores = {("ViT", 1000): Score([40.0, 42.0], [39.0, 40.5], [500, 750], [0, 3])}
     got = lines.held_out_lines(scores)
     assert got[1].split() == ["1,000", "ViT", "0", "500", "40.00%", "39.00%", "+1.00"]
     assert got[3] == "  mean difference over 2 runs: +1.25 points"
 
 
 def test_standard_error_of_the_gap() -> None:
-    one = lines.gap_error(Score([40.0], [0.0], [1]), Score([55.0], [0.0], [1]), 5000)
+    one = lines.gap_error(Score([40.0], [0.0], [1], [0]), Score([55.0], [0.0], [1], [0]), 5000)
     assert one == pytest.approx((0.4 * 0.6 / 5000 + 0.55 * 0.45 / 5000) ** 0.5 * 100)
-    vit, resnet = Score([40.0, 41.0, 42.0], [0.0] * 3, [1] * 3), Score([50.0, 53.0, 53.0], [0.0] * 3, [1] * 3)
+    vit, resnet = (Score(best, [0.0] * 3, [1] * 3, [0, 1, 2]) for best in ([40.0, 41.0, 42.0], [50.0, 53.0, 53.0]))
     assert lines.gap_error(vit, resnet, 5000) == pytest.approx(1 / 3**0.5)  # gaps 10, 12, 11: deviation 1
     text = "\n".join(lines.seed_lines({("ViT", 1000): vit, ("ResNet", 1000): resnet}, (1000,), 5000))
-    assert "ViT 41.00% ± 1.00 over 3 seeds" in text and "gap +11.00, standard error 0.58 over the seeds" in text
+    assert "ViT 41.00% ± 1.00 over 3 seeds" in text and "gap +11.00, standard error 0.58 over 3 seeds" in text
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def test_a_stand_in_is_not_comparable_and_a_missing_run_not_run(record: Record) 
 def test_several_seeds_widen_the_tolerance(record: Record) -> None:
     numbers = published.load("vit", "scratch")
     seeds = {
-        ("ResNet", 1000): Score([50.0, 52.0], [0.0] * 2, [1] * 2),
-        ("ViT", 1000): Score([39.0] * 2, [0.0] * 2, [1] * 2),
+        ("ResNet", 1000): Score([50.0, 52.0], [0.0] * 2, [1] * 2, [0, 1]),
+        ("ViT", 1000): Score([39.0] * 2, [0.0] * 2, [1] * 2, [0, 1]),
     }
     scratch_verdicts.judge_accuracies(record, numbers, seeds, 5000, None)
     found = {v.id: v for v in record.verdicts}["1,000 images/ResNet best"]
@@ -117,7 +117,11 @@ def test_several_seeds_widen_the_tolerance(record: Record) -> None:
     ],
 )
 def test_what_cannot_be_compared(data: str, stand_in: str | None, recipe: Recipe, why: str | None) -> None:
-    assert scratch_recipe.departure(data, stand_in, recipe) == why
+    assert scratch_recipe.departure(data, stand_in, recipe, scratch_recipe.CIFAR10_VALIDATION) == why
+
+
+def test_other_pictures_under_the_right_name_cannot_be_compared() -> None:
+    assert "other pictures" in scratch_recipe.departure("cifar10", None, Recipe(), "0" * 64)
 
 
 def test_schedule_values() -> None:
@@ -132,7 +136,7 @@ def test_schedule_values() -> None:
 
 
 def curve_file(folder: Path, model: str, size: int, points: dict[int, tuple[float, float]], best: tuple[float, int],
-               steps: int = 2500, seed: int = 0) -> None:  # fmt: skip
+               steps: int = 2500, seed: int = 0, variant: str = "float32") -> None:  # fmt: skip
     """A run's file with these (accuracy, smoothed loss) at these steps and this best."""
     last = max(points)
     losses: list[float] = []
@@ -142,14 +146,16 @@ def curve_file(folder: Path, model: str, size: int, points: dict[int, tuple[floa
     content = {
         "schema": 1, "complete": last == steps, "validation_pictures": 5000, "held_out_pictures": 5000,
         "identity": vars(Recipe(steps=steps)) | {
-            "model": model, "size": size, "seed": seed, "variant": "float32",
+            "model": model, "size": size, "seed": seed, "variant": variant,
             "validation_sha256": scratch_recipe.CIFAR10_VALIDATION,
         },
         "validations": [{"step": s, "correct": round(a * 50)} for s, a in sorted(at.items())],
+        "best": {"step": best[1], "correct": round(best[0] * 50), "held_out_correct": 0 if last == steps else None},
         "losses": losses,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{model}-{size}-seed{seed}.json").write_text(json.dumps(content))
+    suffix = "" if variant == "float32" else f"-{variant}"
+    (folder / f"{model}-{size}-seed{seed}{suffix}.json").write_text(json.dumps(content))
 
 
 def article_curves(folder: Path) -> None:
@@ -182,6 +188,50 @@ def test_a_curve_cut_short_prints_what_it_has(tmp_path: Path) -> None:
     assert found[0].line() == "   1,000 images  ViT    step 500: 36.0% / loss 1.200   best 37.0% at step 750"
     assert "ends at step 750 of 2,500; start vit_part4_scratch.py again" in found[0].missing()
     assert len(damaged) == 1 and "ResNet-1000-seed0.json: damaged curve" in damaged[0]
+
+
+def test_a_finished_run_is_shown_before_an_attempt_in_another_arithmetic(tmp_path: Path) -> None:
+    whole, cut = {500: (36.0, 1.2), 2500: (38.6, 0.1)}, {500: (10.0, 2.0)}
+    curve_file(tmp_path, "ViT", 1000, cut, (10.0, 500), variant="bf16")
+    curve_file(tmp_path, "ViT", 1000, whole, (38.6, 2500), variant="float32-compiled")
+    curve_file(tmp_path, "ResNet", 1000, whole, (38.6, 2500), variant="bf16-compiled")
+    curve_file(tmp_path, "ResNet", 1000, whole, (38.6, 2500))
+    found, left_out = curves.read(tmp_path, seed=0)
+    assert [c.identity["variant"] for c in found] == ["float32-compiled", "float32"]
+    assert left_out == [
+        "1,000 images ViT: also there in bf16 (cut short), not shown",
+        "1,000 images ResNet: also there in bf16-compiled, not shown",
+    ]
+    assert curves.arithmetic(found) == "trained in float32-compiled: ViT 1,000; float32: ResNet 1,000"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"losses": []}, {"losses": None}, {"losses": ["x"] * 2500}, {"validation_pictures": 0}, {"schema": 2},
+        {"identity": {}}, {"identity": {"variant": "int8"}}, {"identity": {"lr": "fast"}}, {"validations": []},
+        {"best": {}}, {"complete": True, "validations": [{"step": 500, "correct": 1}]}, {"validations": [3]},
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_curve_is_left_out_by_name(tmp_path: Path, change: dict) -> None:
+    article_curves(tmp_path)
+    path = tmp_path / "ResNet-50000-seed0.json"
+    content = json.loads(path.read_text())
+    identity = content["identity"] | change.pop("identity") if change.get("identity") else change.pop("identity", None)
+    content |= change | ({} if identity is None else {"identity": identity})
+    path.write_text(json.dumps(content))
+    (tmp_path / "notes.json").write_text("{}")  # somebody's own file is nobody's business
+    found, left_out = curves.read(tmp_path, seed=0)
+    assert len(found) == 3 and len(left_out) == 1 and str(path) in left_out[0] and "\n" not in left_out[0]
+
+
+def test_seeds_are_paired_by_their_number() -> None:
+    vit, resnet = Score([40.0, 41.0], [0.0] * 2, [1] * 2, [0, 2]), Score([50.0, 55.0], [0.0] * 2, [1] * 2, [1, 2])
+    one, other = lines.paired(vit, resnet)
+    assert (one.best, other.best, one.seeds) == ([41.0], [55.0], [2])
+    assert lines.paired(vit, Score([1.0], [1.0], [1], [7])) is None and lines.paired(None, vit) is None
+    table = lines.table({("ViT", 1000): vit, ("ResNet", 1000): resnet}, (1000,), Recipe(), 10)
+    assert table[1].split()[-3:] == ["40.5%", "52.5%", "+14.0"]
 
 
 def test_smoothing_is_an_exponential_moving_average() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from papers.vit import scratch_checkpoint as files
+from papers.vit import scratch_checkpoint, scratch_files
 from papers.vit.scratch_data import Arrays, TrainingData, crop_flip, prepare, read_pictures
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from papers.vit.scratch_train import Trainer, adamw, attention_code, compiles, identity, train
@@ -63,7 +63,7 @@ def test_resume_ends_with_the_same_bytes(model: str, data: TrainingData, tmp_pat
     train(Trainer(run, TINY, data, CPU), tmp_path / "parts")
     whole, parts = ((tmp_path / name / f"{run.name}.json").read_bytes() for name in ("whole", "parts"))
     assert whole == parts
-    starts = files.read_json(tmp_path / "parts" / f"{run.name}.machine.json", "machine")["starts"]
+    starts = scratch_files.read_starts(tmp_path / "parts" / f"{run.name}.machine.json")
     assert [s["from_step"] for s in starts] == [0, 4, 8] and starts[-1]["to_step"] == 12
     assert not list((tmp_path / "parts" / "checkpoints").iterdir())  # nothing is left to go on from
 
@@ -115,7 +115,7 @@ def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Pa
     trainer = Trainer(Run("ResNet", 40), TINY, data, CPU, augment=poisoned)
     with pytest.raises(UserError, match=r"the loss is nan at step 7; the last good checkpoint is .*ckpt \(step 4\)"):
         train(trainer, tmp_path)
-    checkpoint = files.load_checkpoint(
+    checkpoint = scratch_checkpoint.load_checkpoint(
         tmp_path / "checkpoints" / "ResNet-40-seed0.ckpt", identity(trainer.run, TINY, data)
     )
     assert checkpoint["done"] == 4 and all(torch.isfinite(v).all() for v in checkpoint["model"].values())
