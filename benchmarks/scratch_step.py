@@ -8,7 +8,7 @@ Normalize on each picture, float32, AdamW as it comes (neither fused nor channel
 
 Rounds are interleaved (every way takes its steps in turn), medians and ratios of medians are reported. `losses`: the
 largest difference between the usual loop and ours over the first 20 steps, with augmentation off on both sides.
-Writes benchmarks/scratch_step.json.
+Writes benchmarks/scratch_step.json, and benchmarks/scratch_step.md from it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def augmentation(pictures: torch.Tensor) -> dict[str, float]:
         "per picture, torchvision on PIL": lambda: [usual(p) for p in pil],
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(31):
+    for _ in range(101):
         for name, way in ways.items():
             started = time.perf_counter()
             way()
@@ -145,6 +145,52 @@ def evaluation(name: str, variant: str, data: scratch_data.TrainingData) -> floa
         trainer.correct(data.held_out)
         times.append(time.perf_counter() - started)
     return statistics.median(times[1:])
+
+
+def report(result: dict) -> str:
+    """benchmarks/scratch_step.md"""
+    where, ways = result["machine"], result["augmentation_ms"]
+    gather = ways["one gather"]
+    lines = [
+        "# A training step from scratch against the usual loop",
+        "",
+        f"Measured by `python benchmarks/scratch_step.py` on {where['processor']}, {where['cores']} cores, torch",
+        f"{result['torch']}. Batch 128, ms a step, medians of interleaved rounds; (ratio to the usual loop).",
+        "",
+        "| | usual loop | " + " | ".join(VARIANTS) + " |",
+        "|---|---|" + "---|" * len(VARIANTS),
+    ]
+    for name, entry in result["models"].items():
+        step, faster = entry["step_ms"], entry["faster"]
+        cells = [f"{step[v]:.0f} ({faster[v]:.2f}x)" for v in VARIANTS]
+        lines.append(f"| {name} | {step['usual']:.0f} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Augmentation of a batch, its draws included: one gather {gather:.2f} ms; "
+        + "; ".join(f"{way} {ms:.2f} ms ({ms / gather:.1f}x)" for way, ms in ways.items() if way != "one gather")
+        + ".",
+        "",
+    ]
+    for name, entry in result["models"].items():
+        for variant in VARIANTS:
+            if f"evaluation {variant}" in entry:
+                e = entry[f"evaluation {variant}"]
+                lines.append(
+                    f"- {name}, {variant}: scoring 5,000 pictures takes {e['seconds']:.1f} s, "
+                    f"{100 * e['share_of_run_each']:.2f} % of a run; the eleven times of a run "
+                    f"{100 * e['share_of_run_all_eleven']:.1f} %."
+                )
+            if f"largest loss difference {variant}" in entry:
+                difference = entry[f"largest loss difference {variant}"]
+                lines.append(f"- {name}, {variant}: losses of 20 steps differ by at most {difference:.0e}.")
+    if "six_runs_minutes_without_evaluation" in result:
+        minutes = result["six_runs_minutes_without_evaluation"]
+        lines.append(
+            "- The steps of the article's six runs, in minutes at this rate: "
+            + ", ".join(f"{variant} {m:.0f}" for variant, m in minutes.items())
+            + "."
+        )
+    return "\n".join(lines) + "\n"
 
 
 def main(config: Config) -> None:
@@ -186,6 +232,7 @@ def main(config: Config) -> None:
         print("six runs, minutes:", result["six_runs_minutes_without_evaluation"])
     if config.update:
         atomic_write(path, json.dumps(result, indent=1) + "\n")
+        atomic_write(path.with_suffix(".md"), report(result))
 
 
 if __name__ == "__main__":
