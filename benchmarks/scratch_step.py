@@ -155,7 +155,7 @@ def report(result: dict) -> str:
         "# A training step from scratch against the usual loop",
         "",
         f"Measured by `python benchmarks/scratch_step.py` on {where['processor']}, {where['cores']} cores, torch",
-        f"{result['torch']}. Batch 128, ms a step, medians of interleaved rounds; (ratio to the usual loop).",
+        f"{result['torch']}. Batch 128, ms a step, medians of interleaved rounds (ratio to the usual loop).",
         "",
         "| | usual loop | " + " | ".join(VARIANTS) + " |",
         "|---|---|" + "---|" * len(VARIANTS),
