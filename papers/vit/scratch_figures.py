@@ -41,7 +41,9 @@ def draw_curves(curves: list[Curve], path: Path) -> Path:
             below.set_xlabel("step")
         axes[0][0].set_ylabel("validation accuracy (%)")
         axes[1][0].set_ylabel("training loss, smoothed (nats)")
-        axes[0][-1].legend(frameon=False, loc="lower right")
+        # the last panel may lack a network that the others show
+        lines = {line.get_label(): line for panel in axes[0] for line in panel.get_lines()}
+        axes[0][-1].legend(handles=list(lines.values()), frameon=False, loc="lower right")
     return plots.save(figure, path)
 
 

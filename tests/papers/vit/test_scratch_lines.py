@@ -246,5 +246,8 @@ def test_figures_have_a_panel_a_size_and_their_twins(tmp_path: Path) -> None:
     path = scratch_figures.draw_curves(found, tmp_path / "curves.png")
     text = path.with_suffix(".svg").read_text()
     assert path.read_bytes().startswith(b"\x89PNG") and "1,000 pictures" in text and "50,000 pictures" in text
+    (tmp_path / "ResNet-50000-seed0.json").unlink()
+    few = scratch_figures.draw_curves(curves.read(tmp_path, seed=0)[0], tmp_path / "few.png")
+    assert ">ResNet<" in few.with_suffix(".svg").read_text()  # the legend names what another panel shows
     path = scratch_figures.draw_sizes(found, published.load("vit", "scratch"), tmp_path / "sizes.png")
     assert "ResNet, article" in path.with_suffix(".svg").read_text()
