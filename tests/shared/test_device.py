@@ -113,6 +113,10 @@ def test_rank_and_world(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device.rank_and_world() == (0, 1)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(UserError, match="MASTER_ADDR is not set: unset it or start with torchrun"):
+        device.rank_and_world()
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
     assert device.rank_and_world() == (1, 2)
     monkeypatch.setenv("RANK", "one")
     with pytest.raises(UserError, match="torchrun"):

@@ -488,6 +488,7 @@ def test_values_that_mean_nothing_are_refused(changes, message, tmp_path):
 def test_other_processes_of_torchrun_extract_but_write_nothing(fakes, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
     with pytest.raises(SystemExit) as end:
         script.main(replace(CONFIG, results=tmp_path))
     assert end.value.code == 0 and fakes

@@ -235,9 +235,9 @@ def rewritten(change) -> bytes:
 
 BAD_FILES = {
     "absent": (None, "no such file"),
-    "empty": (b"", "not readable"),
-    "not UTF-8": (b"\xff\xfe", "not readable"),
-    "truncated": (rewritten(lambda d: None)[:500], "not readable"),
+    "empty": (b"", "damaged file"),
+    "not UTF-8": (b"\xff\xfe", "damaged file"),
+    "truncated": (rewritten(lambda d: None)[:500], "damaged file"),
     "another table": (published_file("vit", "table6").read_bytes(), "holds the numbers of vit/table6"),
     "a row gone": (rewritten(lambda d: d["rows"].pop("JFT-300M/ImageNet")), "JFT-300M/ImageNet"),
     "a column renamed": (rewritten(lambda d: d["columns"].__setitem__(0, "ViT-B/15")), "ViT-B/16"),
