@@ -11,13 +11,21 @@ import re
 from pathlib import Path
 from typing import Any
 
-from papers.vit.scratch_recipe import VARIANTS, Recipe
+from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from shared import paths
 from shared.errors import UserError
 
 SCHEMA = 1
 RUN_FILE = re.compile(r"(ViT|ResNet)-\d+-seed\d+(-[\w-]+)?\.json")
 TRAIN_ANEW = "delete it to train the run anew"
+
+
+def curve_file(folder: Path, run: Run) -> Path:
+    return folder / f"{run.name}.json"
+
+
+def machine_file(folder: Path, run: Run) -> Path:
+    return folder / f"{run.name}.machine.json"
 
 
 def read_curve(path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from papers.vit.scratch_checkpoint import only_start
 from papers.vit.scratch_data import Arrays, TrainingData, prepare
-from papers.vit.scratch_files import read_curve
+from papers.vit.scratch_files import curve_file, read_curve
 from papers.vit.scratch_recipe import Recipe, Run
 from papers.vit.scratch_train import Trainer, finished_curve, identity, train
 from shared.device import rank_and_world
@@ -53,12 +53,9 @@ class Bench:
             )
         return self._last[1]
 
-    def machine_file(self, run: Run) -> Path:
-        return self.folder / f"{run.name}.machine.json"
-
     def finished(self, run: Run) -> dict[str, Any] | None:
         """The curve of a finished run; UserError if the file in its place is of another configuration."""
-        path = self.folder / f"{run.name}.json"
+        path = curve_file(self.folder, run)
         return finished_curve(path, identity(run, self.recipe, self.data(run))) if path.exists() else None
 
 
@@ -148,7 +145,7 @@ def time_line(run: Run, starts: list[dict[str, Any]]) -> str:
 
 def unfinished_line(folder: Path, run: Run) -> str:
     """How far a run came that has no result: its verdict stays `not run`."""
-    path = folder / f"{run.name}.json"
+    path = curve_file(folder, run)
     if not path.exists():
         return f"  {run.name:<28} not run"
     curve = read_curve(path)

@@ -188,14 +188,14 @@ def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss,
     """
     run, recipe = trainer.run, trainer.recipe
     who = identity(run, recipe, trainer.data)
-    curve_path, checkpoint = folder / f"{run.name}.json", folder / "checkpoints" / f"{run.name}.ckpt"
+    curve_path, checkpoint = scratch_files.curve_file(folder, run), folder / "checkpoints" / f"{run.name}.ckpt"
     finished = finished_curve(curve_path, who)
     if finished:
         return finished
     state = scratch_checkpoint.load_checkpoint(checkpoint, who)
     if state:
         trainer.restore(state)
-    machine = Machine(folder / f"{run.name}.machine.json", trainer)
+    machine = Machine(scratch_files.machine_file(folder, run), trainer)
     fetch_every = 1 if trainer.device.type == "cpu" else 25
     while trainer.done < recipe.steps:
         trainer.step()

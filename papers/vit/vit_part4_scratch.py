@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from papers.vit.scratch_files import read_starts
+from papers.vit.scratch_files import machine_file, read_starts
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
@@ -97,7 +97,7 @@ def main(config: Config) -> Record | int:
         bench = scratch_runs.Bench(train, test, recipe, choice.device, record.directory / config.experiment)
         for run in runs:
             bench.data(run)  # a size that does not fit or a damaged note is found out before anything trains
-            read_starts(bench.machine_file(run))
+            read_starts(machine_file(bench.folder, run))
         record.say("\n".join(scratch_lines.header(config.data, recipe, config.models, classes)))
         already = scratch_runs.train_all(bench, runs, show_estimate=config.estimate) if config.train else runs
         if rank > 0:
@@ -112,7 +112,7 @@ def main(config: Config) -> Record | int:
         record.say("\n".join(scratch_lines.table(scores, sizes, recipe, classes)))
         tell_more(record, config, recipe, scores, sizes, classes, len(test) - recipe.validation)
         for run in curves:
-            record.say(scratch_runs.time_line(run, read_starts(bench.machine_file(run))))
+            record.say(scratch_runs.time_line(run, read_starts(machine_file(bench.folder, run))))
         reused = [run for run in already if run in curves]
         if reused:
             record.say(
@@ -146,7 +146,7 @@ def main(config: Config) -> Record | int:
             scratch_lines.HELD_OUT_COLUMNS, scratch_lines.held_out_rows(scores),
         )  # fmt: skip
         numbers = published.load("vit", "scratch")
-        validation = bench.data(runs[0]).fingerprints["validation"]
+        validation = bench.data(runs[-1]).fingerprints["validation"]  # of every run; the last one is at hand
         why = departure(config.data, train_set.stand_in or test_set.stand_in, recipe, validation)
         scratch_verdicts.judge_costs(record, numbers, recipe, classes)
         scratch_verdicts.judge_accuracies(record, numbers, scores, recipe.validation, why)
@@ -198,7 +198,7 @@ def summary(bench, run, curve) -> dict:
         "best": curve["best"], "validations": curve["validations"],
         "validation_pictures": curve["validation_pictures"], "held_out_pictures": curve["held_out_pictures"],
         "pictures_sha256": {k: v for k, v in curve["identity"].items() if k.endswith("_sha256")},
-        "starts": read_starts(bench.machine_file(run)),
+        "starts": read_starts(machine_file(bench.folder, run)),
     }  # fmt: skip
 
 
