@@ -23,6 +23,7 @@ from papers.vit import scratch_checkpoint, scratch_files, scratch_models
 from papers.vit.scratch_data import Arrays, Augmentation, TrainingData, batch_positions, crop_flip, draw_augmentation
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from shared.errors import UserError
+from shared.models.fast import keep_freed_memory
 
 # Pictures a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
@@ -65,6 +66,8 @@ class Trainer:
         if run.variant not in VARIANTS:
             raise UserError(f"variant {run.variant!r} is unknown; choose from {', '.join(VARIANTS)}")
         self.run, self.recipe, self.data, self.device, self.augment = run, recipe, data, device, augment
+        if device.type == "cpu":
+            keep_freed_memory()  # each step asks for the same memory again
         self.model = model or scratch_models.build(
             run.model, classes=data.classes, picture_size=recipe.picture_size, seed=run.seed,
             attention=attention_code(run, device),
