@@ -10,7 +10,7 @@ READY := $(if $(strip $(PY)),,$(VENV)/.installed)
 override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves \
+.PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors \
         pictures compare check report bench clean
 
 # target | file it needs | what it does
@@ -27,6 +27,7 @@ top5-offline|$(VIT)/vit_part4_top5.py|the same with EfficientNet-Lite0 from its 
 scratch|$(VIT)/vit_part4_scratch.py|ViT against ResNet from scratch on CIFAR-10 (an hour or two on two cores)
 scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minutes)
 curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
+factors|$(VIT)/vit_part4_scratch_factors.py|what the article leaves out of its recipe, one change at a time (an hour on two cores)
 pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets pictures and the few-shot figures
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
@@ -88,6 +89,9 @@ scratch-demo: $(READY)
 
 curves: $(READY)
 	$(PY) $(VIT)/vit_part4_scratch_curves.py $(ARGS)
+
+factors: $(READY)
+	$(PY) $(VIT)/vit_part4_scratch_factors.py $(ARGS)
 
 pictures: $(READY)
 	$(PY) $(VIT)/vit_part4_pictures.py $(ARGS)

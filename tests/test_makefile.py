@@ -15,7 +15,7 @@ from shared.paths import ROOT
 
 TARGETS = [
     "setup", "demo", "test", "lint", "tables", "fewshot", "fewshot-offline", "top5", "top5-offline", "scratch",
-    "scratch-demo", "curves", "pictures", "compare", "check", "report", "bench", "clean",
+    "scratch-demo", "curves", "factors", "pictures", "compare", "check", "report", "bench", "clean",
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,16 +84,8 @@ def parse(content: dict[str, Any]) -> Curve:
 
 def read(folder: Path, seed: int) -> tuple[list[Curve], list[str]]:
     """(curves of a seed by size, the ViT first; one line for each run that is not shown). Other files are passed by."""
-    found, left_out = [], []
-    for path in sorted(folder.glob("*.json")):
-        if not RUN_FILE.fullmatch(path.name):
-            continue
-        try:
-            curve = parse(read_curve(path))
-            if curve.identity["seed"] == seed:
-                found.append(curve)
-        except UserError as error:
-            left_out.append(f"left out: {error}")
+    every, left_out = read_all(folder)
+    found = [curve for curve in every if curve.identity["seed"] == seed]
     # one line a cell: a finished run before one cut short, then the reference before the other arithmetics
     found.sort(key=lambda c: (c.size, c.model != "ViT", not c.complete, VARIANTS.index(c.identity["variant"])))
     kept: dict[tuple[int, str], Curve] = {}
@@ -104,6 +98,50 @@ def read(folder: Path, seed: int) -> tuple[list[Curve], list[str]]:
     return list(kept.values()), left_out
 
 
+def read_all(folder: Path) -> tuple[list[Curve], list[str]]:
+    """(every curve in the folder; one line for each file that is damaged)."""
+    found, left_out = [], []
+    for path in sorted(folder.glob("*.json")):
+        if RUN_FILE.fullmatch(path.name):
+            try:
+                found.append(parse(read_curve(path)))
+            except UserError as error:
+                left_out.append(f"left out: {error}")
+    return found, left_out
+
+
+def with_repeats(folder: Path, shown: list[Curve]) -> dict[tuple[str, int], list[Curve]]:
+    """Each shown run with the other seeds of its network, size, arithmetic and recipe, however far they came."""
+
+    def apart_from_the_seed(curve: Curve) -> dict[str, Any]:
+        return {key: value for key, value in curve.identity.items() if key not in ("seed", "train_sha256")}
+
+    every, _ = read_all(folder)
+    return {
+        (curve.model, curve.size): [c for c in every if apart_from_the_seed(c) == apart_from_the_seed(curve)]
+        for curve in shown
+    }
+
+
+def at_step(repeats: list[Curve], step: int) -> list[float]:
+    """Validation accuracies in % at `step`, of the seeds that came so far."""
+    return [accuracy for curve in repeats for at, accuracy in curve.validations if at == step]
+
+
+def seed_lines(repeats: dict[tuple[str, int], list[Curve]]) -> list[str]:
+    """How far apart the seeds are at the steps that a line shows, where there are several."""
+    lines = []
+    for (model, size), curves in repeats.items():
+        for step in sorted({round(share * curves[0].steps) for share in SHARES}):
+            values = at_step(curves, step)
+            if len(values) > 1:
+                lines.append(
+                    f"{size:>8,} images  {model:<6} step {step}: {statistics.fmean(values):.1f} ± "
+                    f"{statistics.stdev(values):.1f} % over {len(values)} seeds, {min(values):.1f} to {max(values):.1f}"
+                )
+    return lines
+
+
 def arithmetic(curves: list[Curve]) -> str:
     """In which variant the shown runs were trained, in words."""
     cells: dict[str, list[str]] = {}
@@ -114,23 +152,31 @@ def arithmetic(curves: list[Curve]) -> str:
     return "trained in " + "; ".join(f"{variant}: {', '.join(runs)}" for variant, runs in cells.items())
 
 
-def judge(record: Record, numbers: Published, curves: list[Curve]) -> None:
-    """The article's twelve accuracies and twelve losses along the curves against ours."""
-    by_cell = {(c.model, c.size): c for c in curves}
+def judge(record: Record, numbers: Published, repeats: dict[tuple[str, int], list[Curve]], seed: int) -> None:
+    """The article's twelve accuracies and twelve losses along the curves against ours.
+
+    An accuracy is the mean of the seeds that reached the step. The article's one run is one more draw from the spread
+    that they show, see scratch_verdicts.judge_accuracies. A loss is the shown seed's.
+    """
     for id, number in numbers.numbers.items():
         kind, _, rest = id.partition(", ")
         if kind not in ("curve", "loss"):
             continue
         size_words, _, what = rest.partition(" images/")
         model, _, step = what.partition(" step ")
-        curve = by_cell.get((model, int(size_words.replace(",", ""))))
-        accuracy = dict(curve.validations).get(int(step)) if curve else None
-        if accuracy is None:
+        curves = repeats.get((model, int(size_words.replace(",", ""))), [])
+        if kind == "loss":
+            curves = [c for c in curves if c.identity["seed"] == seed]
+        values = at_step(curves, int(step))
+        if not values:
             record.judge(number, None, why_not_run="no curve of this run reaches the step")
             continue
-        why = departure_of(curve.identity)
+        why = departure_of(curves[0].identity)
         if kind == "curve":
-            record.judge(number, accuracy, pictures=int(curve.identity["validation"]), stand_in=why)
+            n = len(values)
+            std = statistics.stdev(values) * math.sqrt(1 + 1 / n) if n > 1 else None
+            pictures = int(curves[0].identity["validation"])
+            record.judge(number, statistics.fmean(values), std=std, pictures=pictures, stand_in=why)
         else:
             why = why or f"the article does not print how its loss is smoothed (ours: {SMOOTHING})"
-            record.judge(number, curve.loss_at(int(step)), stand_in=why)
+            record.judge(number, curves[0].loss_at(int(step)), stand_in=why)

@@ -52,9 +52,9 @@ def nested_subset(labels: np.ndarray, size: int, seed: int, names: Sequence[str]
     classes = int(labels.max()) + 1
     if size < classes or size % classes:
         raise UserError(
-            f"--sizes {size} does not divide into {classes} classes of equal count; use a multiple of {classes}"
+            f"size {size} does not divide into {classes} classes of equal count; use a multiple of {classes}"
         )
-    return by_class(labels, size // classes, [seed, SUBSET], f"--sizes {size}", names)
+    return by_class(labels, size // classes, [seed, SUBSET], f"size {size}", names)
 
 
 def split_test(labels: np.ndarray, validation: int, names: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
@@ -105,14 +105,15 @@ def draw_augmentation(step: int, batch: int, seed: int, pad: int) -> Augmentatio
     return Augmentation(torch.from_numpy(top), torch.from_numpy(left), torch.from_numpy(rng.random(batch) < 0.5))
 
 
-def crop_flip(pictures: torch.Tensor, draws: Augmentation, pad: int) -> torch.Tensor:
+def crop_flip(pictures: torch.Tensor, draws: Augmentation, pad: int, mode: str = "constant") -> torch.Tensor:
     """uint8 [B, C, H, W] -> uint8 [B, C, H, W]: pad with black, crop and flip, the whole batch in one gather.
 
-    Same pixels as torchvision's RandomCrop(H, padding=pad) and RandomHorizontalFlip with these draws.
+    Same pixels as torchvision's RandomCrop(H, padding=pad) and RandomHorizontalFlip with these draws. `mode`: padding
+    as torch.nn.functional.pad names it.
     """
     batch, channels, height, width = pictures.shape
     device = pictures.device
-    padded = F.pad(pictures, (pad, pad, pad, pad))
+    padded = F.pad(pictures, (pad, pad, pad, pad), mode=mode)
     columns = torch.arange(width, device=device)
     # a flipped picture reads its columns backwards, so the flip costs nothing
     columns = torch.where(draws.flip.to(device)[:, None], width - 1 - columns, columns) + draws.left.to(device)[:, None]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 # sha256 of the 5,000 validation pictures that every seed uses, see scratch_data.Arrays.fingerprint
 CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"
 VARIANTS = ("float32", "float32-compiled", "bf16", "bf16-compiled")
+PLAIN = "plain"  # the recipe with nothing changed, see scratch_factors
 
 
 @dataclass(frozen=True)

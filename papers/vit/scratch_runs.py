@@ -33,13 +33,17 @@ def plan(models: tuple[str, ...], sizes: tuple[int, ...], seeds: int, variant: s
 
 @dataclass
 class Bench:
-    """What the runs of an experiment share: pictures on the CPU, recipe, device and the folder of their files."""
+    """What the runs of an experiment share: pictures on the CPU, recipe, device and the folder of their files.
+
+    `until`: the validation step at which every run stops, if not at the recipe's last.
+    """
 
     train: Arrays
     test: Arrays
     recipe: Recipe
     device: torch.device
     folder: Path
+    until: int | None = None
     _last: tuple[tuple[int, int], TrainingData] | None = field(default=None, init=False, repr=False)
 
     def data(self, run: Run) -> TrainingData:
@@ -74,10 +78,10 @@ def estimate(bench: Bench, runs: list[Run]) -> float:
             trainer.fetch()  # waits for the device
             times.append(time.perf_counter() - started)
         seconds[run.model] = statistics.median(times[3:])
-    recipe = bench.recipe
-    scored = sum(recipe.validates(step) for step in range(1, recipe.steps + 1)) * recipe.validation
-    scored += len(bench.test) - recipe.validation
-    steps = recipe.steps + FORWARD_SHARE * scored / recipe.batch
+    recipe, last = bench.recipe, bench.until or bench.recipe.steps
+    scored = sum(recipe.validates(step) for step in range(1, last + 1)) * recipe.validation
+    scored += (len(bench.test) - recipe.validation) * (last == recipe.steps)
+    steps = last + FORWARD_SHARE * scored / recipe.batch
     return sum(seconds[run.model] * steps for run in runs)
 
 
@@ -119,15 +123,15 @@ def train_all(bench: Bench, runs: list[Run], *, show_estimate: bool) -> list[Run
         done = [run for run in runs if bench.finished(run)]
         todo = [run for run in runs if run not in done]
         if todo and rank == 0 and show_estimate:
-            seconds = estimate(bench, todo[rank::world])
+            seconds, steps = estimate(bench, todo[rank::world]), bench.until or bench.recipe.steps
             print(
-                f"about {words(seconds)} for {len(todo)} run{'s' * (len(todo) > 1)} of {bench.recipe.steps:,} steps"
+                f"about {words(seconds)} for {len(todo)} run{'s' * (len(todo) > 1)} of {steps:,} steps"
                 + (f" on {world} ranks" if world > 1 else "")
                 + f" ({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
                 file=sys.stderr,
             )
         for run in todo[rank::world]:
-            train_one(bench, run)
+            train_one(Trainer(run, bench.recipe, bench.data(run), bench.device), bench.folder, bench.until)
     return done
 
 
@@ -143,7 +147,7 @@ def time_line(run: Run, starts: list[dict[str, Any]]) -> str:
     )
 
 
-def unfinished_line(folder: Path, run: Run) -> str:
+def unfinished_line(folder: Path, run: Run, until: int | None = None) -> str:
     """How far a run came that has no result: its verdict stays `not run`."""
     path = curve_file(folder, run)
     if not path.exists():
@@ -152,14 +156,14 @@ def unfinished_line(folder: Path, run: Run) -> str:
     best = 100 * curve["best"]["correct"] / curve["validation_pictures"]
     return (
         f"  {run.name:<28} not finished: step {curve['validations'][-1]['step']:,} of {curve['identity']['steps']:,}, "
-        f"{best:.1f}% so far; the same command goes on"
+        f"{best:.1f}% so far; the same command {'without --until ' if until else ''}goes on"
     )
 
 
-def train_one(bench: Bench, run: Run) -> None:
-    """One run under a progress bar: step, loss, last accuracy, time left."""
-    trainer = Trainer(run, bench.recipe, bench.data(run), bench.device)
-    with tqdm(total=bench.recipe.steps, desc=run.name, unit="step", disable=None, leave=False) as bar:
+def train_one(trainer: Trainer, folder: Path, until: int | None = None) -> dict[str, Any]:
+    """One run under a progress bar: step, loss, last accuracy, time left. Returns its curve."""
+    name = f"{trainer.run.name} {trainer.change}".rstrip()
+    with tqdm(total=until or trainer.recipe.steps, desc=name, unit="step", disable=None, leave=False) as bar:
         shown: dict[str, str] = {}
 
         def observe(done: int, loss: float, accuracy: float | None) -> None:
@@ -169,4 +173,4 @@ def train_one(bench: Bench, run: Run) -> None:
             bar.set_postfix(shown, refresh=False)
             bar.update(done - bar.n)
 
-        train(trainer, bench.folder, observe)
+        return train(trainer, folder, observe, until)

@@ -62,10 +62,13 @@ class Trainer:
         model: nn.Module | None = None,
         augment: Augment = crop_flip,
         optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] = adamw,
+        change: str = "",
     ) -> None:  # fmt: skip
+        """`model`, `augment`, `optimizer`: what departs from the recipe, which `change` then names."""
         if run.variant not in VARIANTS:
             raise UserError(f"variant {run.variant!r} is unknown; choose from {', '.join(VARIANTS)}")
         self.run, self.recipe, self.data, self.device, self.augment = run, recipe, data, device, augment
+        self.change = change
         if device.type == "cpu":
             keep_freed_memory()  # each step asks for the same memory again
         self.model = model or scratch_models.build(
@@ -162,9 +165,10 @@ class Trainer:
         return self.correct(self.data.held_out)
 
 
-def identity(run: Run, recipe: Recipe, data: TrainingData) -> dict[str, Any]:
+def identity(run: Run, recipe: Recipe, data: TrainingData, change: str = "") -> dict[str, Any]:
     """Everything that a run's numbers depend on besides the machine; a file of another identity is refused."""
     return {
+        **({"change": change} if change else {}),
         **asdict(run), **asdict(recipe), "mean": list(data.mean), "std": list(data.std), "classes": data.classes,
         **{f"{part}_sha256": digest for part, digest in data.fingerprints.items()},
     }  # fmt: skip
@@ -183,14 +187,20 @@ def curve(trainer: Trainer, who: dict[str, Any], held_out: int | None) -> dict[s
     }  # fmt: skip
 
 
-def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss, accuracy: None) -> dict[str, Any]:
+def train(
+    trainer: Trainer,
+    folder: Path,
+    observe: Observer = lambda done, loss, accuracy: None,
+    until: int | None = None,
+) -> dict[str, Any]:
     """Train to the end, from the checkpoint if there is one; returns (and leaves in `folder`) the run's curve.
 
-    A finished run of the same identity is read, not repeated. Raises UserError for files that are damaged or belong to
-    another configuration, NotFinite when the loss is no longer a number.
+    A finished run of the same identity is read, not repeated. `until`: stop at this validation step; the run stays
+    unfinished and can be gone on with. Raises UserError for files that are damaged or belong to another configuration,
+    NotFinite when the loss is no longer a number.
     """
     run, recipe = trainer.run, trainer.recipe
-    who = identity(run, recipe, trainer.data)
+    who = identity(run, recipe, trainer.data, trainer.change)
     curve_path, checkpoint = scratch_files.curve_file(folder, run), folder / "checkpoints" / f"{run.name}.ckpt"
     finished = finished_curve(curve_path, who)
     if finished:
@@ -200,7 +210,7 @@ def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss,
         trainer.restore(state)
     machine = Machine(scratch_files.machine_file(folder, run), trainer)
     fetch_every = 1 if trainer.device.type == "cpu" else 25
-    while trainer.done < recipe.steps:
+    while trainer.done < min(until or recipe.steps, recipe.steps):
         trainer.step()
         validates = recipe.validates(trainer.done)
         if validates or trainer.done % fetch_every == 0:
@@ -214,6 +224,8 @@ def train(trainer: Trainer, folder: Path, observe: Observer = lambda done, loss,
             scratch_checkpoint.save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
             scratch_files.write_json(curve_path, curve(trainer, who, None))
             machine.save()
+    if trainer.done < recipe.steps:
+        return curve(trainer, who, None)
     result = curve(trainer, who, trainer.held_out_correct())
     scratch_files.write_json(curve_path, result)
     machine.save()

@@ -63,6 +63,8 @@ class Config(cli.Common):
     """CPU threads (0: torch's choice); another number changes the last bits"""
     estimate: bool = True
     """time 20 steps of each network first and say how long all will take"""
+    until: int | None = None
+    """stop every run at this validation step; the schedule stays, and the same command without it goes on"""
     train: bool = True
     """--no-train: print and judge the runs that are finished"""
 
@@ -94,7 +96,8 @@ def main(config: Config) -> Record | int:
         "vit", config.experiment, config=config, results=config.results, quiet=rank > 0,
         question="From scratch and at equal cost: how do a ViT and a ResNet gain from more pictures?",
     ) as record:  # fmt: skip
-        bench = scratch_runs.Bench(train, test, recipe, choice.device, record.directory / config.experiment)
+        folder = record.directory / config.experiment
+        bench = scratch_runs.Bench(train, test, recipe, choice.device, folder, config.until)
         for run in runs:
             bench.data(run)  # a size that does not fit or a damaged note is found out before anything trains
             read_starts(machine_file(bench.folder, run))
@@ -121,7 +124,7 @@ def main(config: Config) -> Record | int:
             )
         for run in runs:
             if run not in curves:
-                record.say(scratch_runs.unfinished_line(bench.folder, run))
+                record.say(scratch_runs.unfinished_line(bench.folder, run, config.until))
 
         record.seed = 0
         record.use_device(choice.name, config.variant, choice.reason)
@@ -176,6 +179,12 @@ def check(config: Config, names: tuple[str, ...]) -> None:
         raise UserError(f"--pad {config.pad}: must not be negative")
     if not 0 <= config.warmup <= config.steps:
         raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
+    until = config.until
+    if until is not None and until != config.steps and (until % config.every or not 0 < until < config.steps):
+        raise UserError(
+            f"--until {until}: must be a step with a validation, a multiple of --every {config.every} up to "
+            f"--steps {config.steps}"
+        )
 
 
 def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:

@@ -22,7 +22,7 @@ class Config(cli.Common):
     experiment: str = "scratch"
     """which experiment's runs: the name given to vit_part4_scratch.py"""
     seed: int = 0
-    """which repeat is printed and drawn"""
+    """which repeat is printed and drawn; an accuracy's verdict is that of the mean over all"""
     figures: bool = True
     """draw PNG and SVG (--no-figures: print only)"""
 
@@ -48,6 +48,11 @@ def main(config: Config) -> Record:
         if between:
             record.section("the sizes between, which the article does not print")
             record.say("\n".join(c.line() for c in between))
+        repeats = curves.with_repeats(record.directory / config.experiment, found)
+        seeds = curves.seed_lines(repeats)
+        if seeds:
+            record.section("how far apart the seeds are")
+            record.say("\n".join(seeds))
         record.section("how to read this")
         record.say(
             f"  the loss is an exponential moving average, {curves.SMOOTHING} of the old value and "
@@ -89,10 +94,11 @@ def main(config: Config) -> Record:
                 "Validation accuracy and smoothed training loss against the step, a panel for each number of pictures, "
                 "ViT and ResNet.",
             )
-        curves.judge(record, numbers, found)
+        curves.judge(record, numbers, repeats, config.seed)
         record.print_verdicts()
         record.cannot_show(
-            "how much of a curve is the luck of one run; the validation pictures also choose its best step."
+            "how much of a curve is the luck of the run, where there is one seed; the validation pictures also choose "
+            "its best step."
         )
     return record
 

@@ -73,6 +73,19 @@ def test_no_train_judges_what_is_there(finished: Path, capsys: pytest.CaptureFix
     assert "ViT-80-seed0                 not run" in capsys.readouterr().out and len(record.results["runs"]) == 4
 
 
+def test_until_stops_and_the_same_command_without_it_goes_on(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    one = {"models": ("ResNet",), "sizes": (20,)}
+    record = script.main(configured(tmp_path, **one, until=3))
+    line = next(x for x in capsys.readouterr().out.splitlines() if "not finished" in x)
+    assert "ResNet-20-seed0" in line and "step 3 of 6" in line and line.endswith("without --until goes on")
+    assert record.results["runs"] == {}
+    script.main(configured(tmp_path, **one, until=3))  # nothing is left to do, and nothing is lost
+    script.main(configured(tmp_path, **one))
+    assert curve_files(tmp_path)["ResNet-20-seed0.json"] == curve_files(finished)["ResNet-20-seed0.json"]
+
+
 def test_another_recipe_in_the_same_folder_is_refused(finished: Path) -> None:
     with pytest.raises(UserError, match=r"belongs to another run \(steps is 6, asked for 9\)"):
         script.main(configured(finished, steps=9))
@@ -104,7 +117,7 @@ def test_seeds_are_repeats_with_a_spread(tmp_path: Path, capsys: pytest.CaptureF
     ("changes", "message"),
     [
         ({"models": ("VGG",)}, "--models VGG: choose from ViT, ResNet"),
-        ({"sizes": (25,)}, "--sizes 25 does not divide into 10 classes"),
+        ({"sizes": (25,)}, "size 25 does not divide into 10 classes"),
         ({"sizes": (5000,)}, "500 pictures a class are asked for"),
         ({"validation": 0}, "--validation 0: must be at least 1"),
         ({"validation": 7}, "--validation 7 does not divide into 10 classes of equal count; use a multiple of 10"),
@@ -114,6 +127,8 @@ def test_seeds_are_repeats_with_a_spread(tmp_path: Path, capsys: pytest.CaptureF
         ({"test_split": "train"}, "--test-split train: pictures that are trained on cannot validate"),
         ({"picture_size": -8}, "picture size -8 must be a multiple"),
         ({"warmup": 7}, "--warmup 7: must lie between 0 and --steps 6"),
+        ({"until": 4}, "--until 4: must be a step with a validation, a multiple of --every 3 up to --steps 6"),
+        ({"until": 9}, "--until 9: must be a step with a validation"),
         ({"picture_size": 10}, "picture size 10 must be a multiple"),
         ({"experiment": "../x"}, "expected a plain name"),
         ({"data": "/nowhere"}, "/nowhere"),
@@ -132,7 +147,7 @@ def test_a_missing_class_is_named(tmp_path: Path) -> None:
             (tmp_path / "data" / split / name).mkdir(parents=True)
             for i in range(count):
                 Image.new("RGB", (8, 8), (20 * i, 0, 0)).save(tmp_path / "data" / split / name / f"{i}.png")
-    with pytest.raises(UserError, match=r"--sizes 4: 2 pictures a class are asked for, class sea[ _]lion has 1"):
+    with pytest.raises(UserError, match=r"size 4: 2 pictures a class are asked for, class sea[ _]lion has 1"):
         script.main(configured(tmp_path / "out", data=str(tmp_path / "data"), sizes=(4,), validation=2))
 
 
@@ -221,7 +236,7 @@ def test_the_command_line_is_frozen() -> None:
     assert [f.name for f in dataclasses.fields(script.Config)] == [
         "config", "results", "strict", "experiment", "data", "data_root", "test_split", "models", "sizes", "seeds",
         "steps", "warmup", "batch", "validation", "every", "picture_size", "pad", "variant", "device", "threads",
-        "estimate", "train",
+        "estimate", "until", "train",
     ]  # fmt: skip
     config = parse(script.Config, ["--sizes", "100", "200", "--models", "ViT", "--no-train", "--variant", "bf16"])
     assert config.sizes == (100, 200) and config.models == ("ViT",) and not config.train

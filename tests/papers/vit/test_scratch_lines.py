@@ -173,11 +173,28 @@ def test_the_articles_curves(tmp_path: Path, published_log, record: Record) -> N
     found, damaged = curves.read(tmp_path, seed=0)
     assert [curves.TITLE, *(c.line() for c in found)] == published_log("vit_part4_scratch_curves")
     assert not damaged
-    curves.judge(record, published.load("vit", "scratch"), found)
+    curves.judge(record, published.load("vit", "scratch"), curves.with_repeats(tmp_path, found), 0)
     accuracies = [v for v in record.verdicts if v.id.startswith("curve")]
     losses = [v for v in record.verdicts if v.id.startswith("loss")]
     assert len(accuracies) == len(losses) == 12
     assert {v.verdict for v in accuracies} == {"equal"} and {v.verdict for v in losses} == {"not comparable"}
+
+
+def test_seeds_make_the_verdict_of_a_point(tmp_path: Path, record: Record) -> None:
+    article_curves(tmp_path)
+    for seed, accuracy in ((1, 38.0), (2, 42.0)):  # both stopped at step 500; with the first 36.0: 38.67 ± 3.06
+        curve_file(tmp_path, "ViT", 1000, {500: (accuracy, 1.2)}, (accuracy, 500), seed=seed)
+    curve_file(tmp_path, "ViT", 1000, {500: (90.0, 1.2)}, (90.0, 500), seed=3, variant="bf16")  # another arithmetic
+    found, _ = curves.read(tmp_path, seed=0)
+    repeats = curves.with_repeats(tmp_path, found)
+    assert curves.seed_lines(repeats) == ["   1,000 images  ViT    step 500: 38.7 ± 3.1 % over 3 seeds, 36.0 to 42.0"]
+    curves.judge(record, published.load("vit", "scratch"), repeats, 0)
+    points = {v.id: v for v in record.verdicts}
+    several, one = (points[f"curve, 1,000 images/ViT step {step}"] for step in (500, 1500))
+    assert several.measured == "38.7" and several.verdict == "agrees"
+    assert several.measured_std == pytest.approx(3.055 * (4 / 3) ** 0.5, abs=1e-3)
+    assert one.measured == "37.7" and one.measured_std is None
+    assert points["loss, 1,000 images/ViT step 500"].measured == "1.272"  # seed 0's
 
 
 def test_a_curve_cut_short_prints_what_it_has(tmp_path: Path) -> None:

@@ -1,0 +1,246 @@
+"""One factor at a time: does anything that the article leaves out of its recipe move the ResNet on 1,000 pictures?
+
+    python vit_part4_scratch_factors.py                                 eight runs: an hour on two cores with AMX
+    python vit_part4_scratch_factors.py --factors jpeg init --plain-seeds 1
+
+Initialisation, weight decay, normalisation, padding, and JPEG pictures in the place of lossless ones, each changed
+singly, with the pictures, their order and their crops of the same seed; the plain recipe is repeated with more seeds,
+so that luck has a size.
+
+Writes results/vit/<experiment>.log and .json, and curves below results/vit/<experiment>/<factor>/; a killed start goes
+on from the last validation.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from papers.vit.scratch_files import machine_file, read_starts
+from papers.vit.scratch_lines import binomial_variance, score
+from papers.vit.scratch_recipe import PLAIN
+from shared import cli, published
+from shared.errors import UserError
+from shared.record import Record
+from shared.verdict import Z
+
+
+@dataclass
+class Config(cli.Common):
+    experiment: str = "scratch-factors"
+    """name of the result and of the folder of its runs"""
+    data: str = "cifar10"
+    """cifar10, digits, a hub data set, or a folder with train/ and test/, one sub-folder a class"""
+    data_root: Path | None = None
+    """mirror of the hub (default: PAPERS_DATA)"""
+    model: str = "ResNet"
+    """ViT or ResNet"""
+    size: int = 1000
+    """training pictures, a multiple of the number of classes"""
+    factors: tuple[str, ...] = ("jpeg", "init", "decay", "normalisation", "padding")
+    """what to change, each alone"""
+    seeds: int = 1
+    """repeats of every factor"""
+    plain_seeds: int = 3
+    """repeats of the recipe itself: how far apart luck puts two runs"""
+    steps: int = 2500
+    """updates a run"""
+    warmup: int = 250
+    """updates until the full learning rate"""
+    batch: int = 128
+    """pictures an update"""
+    validation: int = 5000
+    """pictures of the test split that choose the best step"""
+    every: int = 250
+    """updates between two validations (and checkpoints)"""
+    picture_size: int = 32
+    """pixels; pictures of another size are squashed to it"""
+    pad: int = 4
+    """pixels around a picture before the random crop"""
+    variant: Literal["float32", "float32-compiled", "bf16", "bf16-compiled"] = "bf16-compiled"
+    """arithmetic"""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps"""
+    threads: int = 0
+    """CPU threads (0: torch's choice); another number changes the last bits"""
+    train: bool = True
+    """--no-train: print the runs that are finished"""
+
+
+def main(config: Config) -> Record:
+    import torch
+
+    from papers.vit import scratch_data, scratch_factors, scratch_models, scratch_runs
+    from papers.vit.scratch_recipe import Recipe, Run
+    from shared.device import choose, rank_and_world
+
+    check(config, scratch_models.NAMES, scratch_factors.FACTORS)
+    scratch_models.check_picture_size(config.picture_size)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    rank, _ = rank_and_world()
+    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
+    recipe = Recipe(
+        steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
+        every=config.every, picture_size=config.picture_size, pad=config.pad,
+    )  # fmt: skip
+    train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
+    test, test_set = scratch_data.read_pictures(config.data, "test", config.picture_size, config.data_root)
+    jobs = [(name, Run(config.model, config.size, seed, config.variant)) for name, seed in plan(config)]
+
+    with Record(
+        "vit", config.experiment, config=config, results=config.results, quiet=rank > 0,
+        question="Does anything that the article leaves out of its recipe move the result?",
+    ) as record:  # fmt: skip
+        folder = record.directory / config.experiment
+        bench = scratch_runs.Bench(train, test, recipe, choice.device, folder)
+        if config.train:
+            with scratch_runs.ranks(folder) as (rank, world):
+                for name, run in jobs[rank::world]:
+                    trainer = scratch_factors.trainer(name, run, recipe, bench.data(run), choice.device)
+                    scratch_runs.train_one(trainer, folder / name)
+        if rank > 0:
+            raise SystemExit(0)  # rank 0 tells the story
+        curves, unfinished = {}, []
+        for name, run in jobs:
+            curve = scratch_factors.finished(name, run, recipe, bench.data(run), folder)
+            if curve:
+                curves[name, run.seed] = curve
+            else:
+                unfinished.append((name, run))
+        rows = table(curves)
+        record.say(
+            f"== one factor at a time: {config.model}, {config.size:,} training pictures, {recipe.steps:,} steps, "
+            f"{config.variant} =="
+        )
+        record.say("\n".join(lines(rows)))
+        record.say("\n".join(noise_lines(curves)))
+        numbers = published.load("vit", "scratch").numbers
+        printed = f"{config.size:,} images/{config.model} best"
+        if printed in numbers and config.data == "cifar10" and recipe == Recipe():
+            record.say(f"  the article's one run of its recipe has {numbers[printed].printed}% (best validation)")
+        record.section("what was changed")
+        for name in dict.fromkeys(name for name, _ in jobs):
+            record.say(f"  {name:<14} {scratch_factors.FACTORS[name].what}")
+        record.section("runs")
+        for name, run in jobs:
+            told = (
+                scratch_runs.unfinished_line(folder / name, run)
+                if (name, run) in unfinished
+                else scratch_runs.time_line(run, read_starts(machine_file(folder / name, run)))
+            )
+            record.say(f"  {name:<14} {told.strip()}")
+
+        record.seed = 0
+        record.use_device(choice.name, config.variant, choice.reason)
+        record.use_model(
+            f"{config.model} from scratch", revision=None, weights_sha256=None, stand_in=train_set.stand_in,
+            preprocessing=f"{recipe.picture_size}x{recipe.picture_size}, in training random crop (padding {recipe.pad})"
+            " and flip",
+        )  # fmt: skip
+        for part, pictures, arrays in (("train", train_set, train), ("test", test_set, test)):
+            record.use_data(
+                config.data, split=part, source=pictures.source, pictures=len(arrays),
+                fingerprint=pictures.fingerprint, stand_in=pictures.stand_in,
+            )  # fmt: skip
+        record.results = {
+            f"{name}/seed{seed}": {
+                "best": curve["best"], "validations": curve["validations"],
+                "validation_pictures": curve["validation_pictures"], "held_out_pictures": curve["held_out_pictures"],
+            }
+            for (name, seed), curve in curves.items()
+        }  # fmt: skip
+        record.table("Accuracy (%) with one thing changed, and the difference from the plain recipe", COLUMNS, rows)
+        record.cannot_show(
+            "factors together, and other networks or numbers of pictures; a difference that is smaller than what a "
+            "seed changes is no finding."
+        )
+    return record
+
+
+def check(config: Config, models: tuple[str, ...], factors: Iterable[str]) -> None:
+    """Raise UserError for values that make no experiment."""
+    if config.model not in models:
+        raise UserError(f"--model {config.model}: choose from {', '.join(models)}")
+    for name in config.factors:
+        if name not in factors:
+            raise UserError(f"--factors {name}: choose from {', '.join(n for n in factors if n != PLAIN)}")
+    if config.model != "ResNet" and "init" in config.factors:
+        raise UserError("--factors init: the article leaves the ResNet's initialisation open, not the ViT's")
+    for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0, "pad": 0}.items():
+        if getattr(config, key) < least:
+            raise UserError(f"--{key} {getattr(config, key)}: must be at least {least}")
+    if config.plain_seeds < config.seeds:
+        raise UserError(
+            f"--plain-seeds {config.plain_seeds}: every factor is held against the plain recipe of its seed; "
+            f"at least --seeds {config.seeds}"
+        )
+    if "padding" in config.factors and config.pad >= config.picture_size:
+        raise UserError(f"--pad {config.pad}: a mirror needs less than --picture-size {config.picture_size}")
+    if not 0 <= config.warmup <= config.steps:
+        raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
+
+
+def plan(config: Config) -> list[tuple[str, int]]:
+    """(factor, seed) of every run: the plain recipe, every factor, then the plain recipe's other seeds."""
+    factors = [name for name in dict.fromkeys(config.factors) if name != PLAIN]
+    first = [(name, seed) for seed in range(config.seeds) for name in (PLAIN, *factors)]
+    return first + [(PLAIN, seed) for seed in range(config.seeds, config.plain_seeds)]
+
+
+def both_halves(curve: dict[str, Any]) -> float:
+    """Accuracy in % on all test pictures, validation and held out, of the weights of the best validation."""
+    right = curve["best"]["correct"] + curve["best"]["held_out_correct"]
+    return 100 * right / (curve["validation_pictures"] + curve["held_out_pictures"])
+
+
+def table(curves: dict[tuple[str, int], dict[str, Any]]) -> list[list[Any]]:
+    """[factor, seed, step, best %, held-out %, and both against the plain recipe with the same seed, in points]."""
+    rows = []
+    for (name, seed), curve in curves.items():
+        s, plain = score([curve]), curves.get((PLAIN, seed))
+        against = ["", ""]
+        if plain and name != PLAIN:
+            against = [
+                f"{s.mean - score([plain]).mean:+.2f}",
+                f"{both_halves(curve) - both_halves(plain):+.2f}",
+            ]
+        rows.append([name, seed, s.steps[0], f"{s.best[0]:.2f}", f"{s.held_out[0]:.2f}", *against])
+    return rows
+
+
+def lines(rows: list[list[Any]]) -> list[str]:
+    """The table as text."""
+    text = ["  factor         seed   step  best validation  held out   against plain: best   all test pictures"]
+    for name, seed, step, best, held_out, against, on_all in rows:
+        text.append(f"  {name:<14}{seed:>5}{step:>7}{best:>16}%{held_out:>9}%{against:>22}{on_all:>20}".rstrip())
+    return text
+
+
+def noise_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
+    """How far apart chance puts two runs: from the plain recipe's seeds, else from the size of the test set."""
+    plain = [curve for (name, _), curve in curves.items() if name == PLAIN]
+    if not plain:
+        return ["  the plain recipe has no finished run yet"]
+    best = score(plain)
+    if best.std is None:
+        apart = Z * math.sqrt(2 * binomial_variance(best.mean, plain[0]["validation_pictures"]))
+        return [
+            f"  two runs differ by up to {apart:.1f} points from the choice of test pictures alone (one plain seed)"
+        ]
+    halves = statistics.stdev(both_halves(curve) for curve in plain)
+    return [
+        f"  plain: {best.mean:.2f} ± {best.std:.2f} % over {len(plain)} seeds; two runs differ by chance by up to "
+        f"{Z * math.sqrt(2) * best.std:.1f} points in the best validation, {Z * math.sqrt(2) * halves:.1f} on all test "
+        "pictures (a deviation from so few seeds is rough; one seed's pictures and crops are shared)"
+    ]
+
+
+COLUMNS = ["factor", "seed", "step", "best", "held out", "best against plain", "all test pictures against plain"]
+
+if __name__ == "__main__":
+    cli.run(main, Config)

@@ -1,0 +1,210 @@
+"""One change at a time: each factor changes what it says and nothing else, and its files are its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision.transforms.functional as TF
+from torch import nn
+
+from papers.vit import scratch_factors as factors
+from papers.vit import vit_part4_scratch as plain_script
+from papers.vit import vit_part4_scratch_factors as script
+from papers.vit.scratch_data import Augmentation, TrainingData, draw_augmentation, prepare, read_pictures
+from papers.vit.scratch_recipe import PLAIN, Recipe, Run
+from papers.vit.scratch_train import crop_flip, identity
+from shared.errors import UserError
+
+CPU = torch.device("cpu")
+TINY = Recipe(steps=4, warmup=1, batch=16, validation=50, every=2, picture_size=8, pad=1)
+RUN = Run("ResNet", 40)
+OPTIONS = {
+    "data": "digits", "picture_size": 8, "pad": 1, "size": 40, "steps": 4, "warmup": 1, "batch": 16, "validation": 50,
+    "every": 2, "threads": 1, "device": "cpu", "variant": "float32",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def data() -> TrainingData:
+    train, test = (read_pictures("digits", split, 8)[0] for split in ("train", "test"))
+    return prepare(train, test, size=40, seed=0, validation=50, device=CPU)
+
+
+def configured(results: Path, **changes) -> script.Config:
+    return script.Config(**OPTIONS | {"results": results} | changes)
+
+
+def differences(name: str, data: TrainingData) -> set[str]:
+    """What of a trainer is another one's than the plain recipe's."""
+    plain, changed = (factors.trainer(which, RUN, TINY, data, CPU) for which in (PLAIN, name))
+    found = set()
+    for part in ("train", "validation", "held_out"):
+        one, other = getattr(plain.data, part), getattr(changed.data, part)
+        assert torch.equal(one.labels, other.labels)
+        if not torch.equal(one.pictures, other.pictures):
+            found.add("pictures")
+    if (plain.data.mean, plain.data.std) != (changed.data.mean, changed.data.std):
+        found.add("normalisation")
+    if any(not torch.equal(a, b) for a, b in zip(plain.model.parameters(), changed.model.parameters(), strict=True)):
+        found.add("weights")
+    decays = [{g["weight_decay"] for g in t.optimizer.param_groups} for t in (plain, changed)]
+    if decays[0] != decays[1]:
+        found.add("decay")
+    draws, pictures = draw_augmentation(0, 16, 0, 1), plain.data.train.pictures[:16]
+    if not torch.equal(plain.augment(pictures, draws, 1), changed.augment(pictures, draws, 1)):
+        found.add("crops")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("jpeg", "pictures"), ("init", "weights"), ("decay", "decay"), ("normalisation", "normalisation"),
+     ("padding", "crops")],
+)  # fmt: skip
+def test_a_factor_changes_one_thing(name: str, what: str, data: TrainingData) -> None:
+    assert differences(name, data) == {what}
+
+
+def test_the_plain_recipe_changes_nothing(data: TrainingData) -> None:
+    assert differences(PLAIN, data) == set()
+    assert set(factors.FACTORS) == {PLAIN, *script.Config.factors}
+
+
+def test_he_initialisation(data: TrainingData) -> None:
+    state = torch.random.get_rng_state()
+    model = factors.he_init(RUN, 10)
+    assert torch.equal(torch.random.get_rng_state(), state), "the caller's generator moved"
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d) and module.weight.numel() > 10_000:
+            fan_out = module.out_channels * module.kernel_size[0] ** 2
+            assert module.weight.std().item() == pytest.approx((2 / fan_out) ** 0.5, rel=0.03)
+    assert all(block.bn2.weight.abs().max() == 0 and block.bn1.weight.min() == 1 for block in model.blocks)
+
+
+def test_decay_leaves_biases_and_norms_alone(data: TrainingData) -> None:
+    trainer = factors.trainer("decay", RUN, TINY, data, CPU)
+    decayed, left = sorted(trainer.optimizer.param_groups, key=lambda group: -group["weight_decay"])
+    assert decayed["weight_decay"] == TINY.weight_decay and left["weight_decay"] == 0
+    assert all(p.ndim > 1 for p in decayed["params"]) and all(p.ndim == 1 for p in left["params"])
+    assert len(decayed["params"]) + len(left["params"]) == len(list(trainer.model.parameters()))
+    trainer.step()  # the schedule reaches both groups
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {TINY.rate(0)}
+
+
+def test_mirrored_padding_is_torchvisions() -> None:
+    pictures = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    top, left = (t.flatten() for t in torch.meshgrid(torch.arange(3), torch.arange(3), indexing="ij"))
+    flip = torch.arange(9) % 2 == 0
+    ours = factors.mirrored(pictures, Augmentation(top, left, flip), 1)
+    padded = TF.pad(pictures, [1], padding_mode="reflect")
+    for i, picture in enumerate(padded):
+        crop = TF.crop(picture, int(top[i]), int(left[i]), 8, 8)
+        assert torch.equal(ours[i], TF.hflip(crop) if flip[i] else crop)
+    assert not torch.equal(ours, crop_flip(pictures, Augmentation(top, left, flip), 1))
+
+
+def test_jpeg_is_lossy_and_repeatable(data: TrainingData) -> None:
+    once, twice = factors.through_jpeg(data), factors.through_jpeg(data)
+    assert torch.equal(once.train.pictures, twice.train.pictures)
+    apart = (once.held_out.pictures.int() - data.held_out.pictures.int()).abs().float().mean().item()
+    assert 0.1 < apart < 30
+    assert once.fingerprints["train"] != data.fingerprints["train"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("factors")
+    script.main(configured(results, plain_seeds=2))
+    return results
+
+
+def test_the_table_holds_every_factor_against_plain(finished: Path) -> None:
+    result = json.loads((finished / "vit" / "scratch-factors.json").read_text())["results"]
+    assert set(result) == {f"{name}/seed0" for name in factors.FACTORS} | {"plain/seed1"}
+    log = (finished / "vit" / "scratch-factors.log").read_text()
+    plain, jpeg = result["plain/seed0"]["best"], result["jpeg/seed0"]["best"]
+    best = (jpeg["correct"] - plain["correct"]) * 100 / 50
+    on_all = (sum(jpeg[k] - plain[k] for k in ("correct", "held_out_correct"))) * 100 / 500
+    row = next(line for line in log.splitlines() if line.startswith("  jpeg ") and "%" in line)
+    assert row.split()[-2:] == [f"{best:+.2f}", f"{on_all:+.2f}"]
+    assert "over 2 seeds" in log and "article's one run" not in log  # the digits are no CIFAR-10
+
+
+def test_plain_is_the_run_of_the_scratch_script(finished: Path, tmp_path: Path) -> None:
+    names = {field for field in vars(script.Config()) if field in OPTIONS}
+    options = {k: v for k, v in OPTIONS.items() if k in names and k != "size"}
+    plain_script.main(plain_script.Config(**options, sizes=(40,), models=("ResNet",), results=tmp_path, estimate=False))
+    theirs = (tmp_path / "vit" / "scratch" / "ResNet-40-seed0.json").read_bytes()
+    assert (finished / "vit" / "scratch-factors" / "plain" / "ResNet-40-seed0.json").read_bytes() == theirs
+
+
+def test_a_second_start_repeats_nothing(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(factors.Trainer, "step", never)
+    script.main(configured(finished, plain_seeds=2))
+
+
+def test_a_curve_in_another_factors_folder_is_refused(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "vit" / "scratch-factors" / "init"
+    folder.mkdir(parents=True)
+    source = finished / "vit" / "scratch-factors" / "decay" / "ResNet-40-seed0.json"
+    (folder / source.name).write_bytes(source.read_bytes())
+    with pytest.raises(UserError, match=r"belongs to another run \(change is 'decay', asked for 'init'\)"):
+        script.main(configured(tmp_path, factors=("init",)))
+
+
+def test_what_is_not_trained_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    script.main(configured(tmp_path, factors=("jpeg",), train=False))
+    out = capsys.readouterr().out
+    assert re.search(r"jpeg +ResNet-40-seed0 +not run", out) and "the plain recipe has no finished run yet" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "VGG"}, "--model VGG: choose from ViT, ResNet"),
+        ({"factors": ("luck",)}, "--factors luck: choose from jpeg, init, decay, normalisation, padding"),
+        ({"model": "ViT"}, "--factors init: the article leaves the ResNet's"),
+        ({"plain_seeds": 0}, "--plain-seeds 0: every factor is held against"),
+        ({"seeds": 0}, "--seeds 0: must be at least 1"),
+        ({"pad": 8}, "--pad 8: a mirror needs less than --picture-size 8"),
+        ({"size": 45}, "size 45 does not divide into 10 classes"),
+        ({"warmup": 9}, "--warmup 9: must lie between 0 and --steps 4"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        script.main(configured(tmp_path, **changes))
+
+
+def test_identity_names_the_change_only_where_there_is_one(data: TrainingData) -> None:
+    assert "change" not in identity(RUN, TINY, data) and identity(RUN, TINY, data, "jpeg")["change"] == "jpeg"
+
+
+def test_noise_without_a_second_plain_seed_comes_from_the_test_set() -> None:
+    curve = {
+        "best": {"step": 4, "correct": 25, "held_out_correct": 30}, "validation_pictures": 50,
+        "held_out_pictures": 60, "identity": {"seed": 0},
+    }  # fmt: skip
+    # 50 % of 50 pictures: a deviation of sqrt(50 * 50 / 50) = 7.07 points, of a difference 10; two of them
+    assert "up to 20.0 points" in script.noise_lines({(PLAIN, 0): curve})[0]
+    other = replace_best(curve, 26)
+    assert "51.00 ± 1.41 % over 2 seeds" in script.noise_lines({(PLAIN, 0): curve, (PLAIN, 1): other})[0]
+
+
+def replace_best(curve: dict, correct: int) -> dict:
+    return curve | {"best": curve["best"] | {"correct": correct}}
