@@ -15,6 +15,7 @@ Writes benchmarks/scratch_step.json, and benchmarks/scratch_step.md from it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import statistics
@@ -41,6 +42,8 @@ from shared.provenance import machine
 HERE = Path(__file__).parent
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CPU = torch.device("cpu")
+# The usual loop's two workers prepare two batches each while the others compute: those steps of a round do not count.
+WAITING, COUNTED = 4, 3
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Config:
     models: tuple[str, ...] = scratch_models.NAMES
     """networks to time"""
     rounds: int = 5
-    """rounds of two steps for each way"""
+    """rounds of seven steps for each way, of which three count"""
     losses: bool = True
     """also compare 20 steps' losses"""
     update: bool = True
@@ -118,35 +121,43 @@ def serve(name: str, way: str, threads: int, asked: Connection) -> None:
     """In a process of its own: a round of steps whenever asked, answered by the seconds of those that count."""
     torch.set_num_threads(threads)
     loop = loop_of(name, way)
-    for _ in range(3):  # compilation, the allocator, the workers' start
+    for _ in range(WAITING + 1):  # compilation, the allocator, the workers' start
         next(loop)
     asked.send(None)
-    while asked.recv():
-        times = []
-        for _ in range(3):
-            started = time.perf_counter()
-            next(loop)
-            times.append(time.perf_counter() - started)
-        # the usual loop's workers fill their queue while the others compute; the first step empties it
-        asked.send(times[1:])
+    with contextlib.suppress(EOFError):  # whoever asks is gone
+        while asked.recv():
+            times = []
+            for _ in range(WAITING + COUNTED):
+                started = time.perf_counter()
+                next(loop)
+                times.append(time.perf_counter() - started)
+            asked.send(times[WAITING:])
 
 
 def timed(name: str, ways: list[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of a step, the mean of each round, for every way."""
+    """Seconds of a step, the mean of each round, for every way. SystemExit if one of the processes dies."""
     start = multiprocessing.get_context("spawn")
-    pipes: dict[str, Connection] = {}
-    for way in ways:
-        pipes[way], there = start.Pipe()
-        start.Process(target=serve, args=(name, way, torch.get_num_threads(), there)).start()
-        there.close()
-        pipes[way].recv()
+    processes, pipes = {}, {}
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way, pipe in pipes.items():
-            pipe.send(True)
-            times[way].append(statistics.fmean(pipe.recv()))
-    for pipe in pipes.values():
-        pipe.send(False)
+    try:
+        for way in ways:
+            pipes[way], there = start.Pipe()
+            processes[way] = start.Process(target=serve, args=(name, way, torch.get_num_threads(), there))
+            processes[way].start()
+            there.close()
+            pipes[way].recv()
+        for _ in range(rounds):
+            for way, pipe in pipes.items():
+                pipe.send(True)
+                times[way].append(statistics.fmean(pipe.recv()))
+    except (EOFError, OSError):
+        raise SystemExit(f"{name}, {way}: its process died, see above") from None
+    finally:
+        for pipe in pipes.values():
+            pipe.close()  # ends the loop of each process
+        for process in processes.values():
+            process.join(20)
+            process.terminate()
     return times
 
 

@@ -58,6 +58,18 @@ def choose(device: str = "auto", dtype: str = "auto") -> Choice:
     return Choice(where, precision, f"{why_device}; {why_dtype}")
 
 
+def require_compiler(option: str) -> None:
+    """Raise UserError naming `option` if PyTorch finds no C++ compiler, without which it compiles nothing for a CPU."""
+    from torch._inductor import cpp_builder, exc
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except (exc.InvalidCxxCompiler, RuntimeError):
+        raise UserError(
+            f"{option}: compiling needs a C++ compiler and none was found; install g++, name one in CXX, or do without"
+        ) from None
+
+
 def rank_and_world() -> tuple[int, int]:
     """(rank, number of processes) of this process under `torchrun`; (0, 1) outside it. Asks the environment only."""
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from papers.vit.scratch_files import RUN_FILE, read_curve
-from papers.vit.scratch_recipe import VARIANTS, departure_of
+from papers.vit.scratch_recipe import VARIANTS, Run, departure_of
 from shared.errors import UserError
 from shared.published import Published
 from shared.record import Record
@@ -104,10 +104,18 @@ def read_all(folder: Path) -> tuple[list[Curve], list[str]]:
     for path in sorted(folder.glob("*.json")):
         if RUN_FILE.fullmatch(path.name):
             try:
-                found.append(parse(read_curve(path)))
+                found.append(parse(named(path, read_curve(path))))
             except UserError as error:
                 left_out.append(f"left out: {error}")
     return found, left_out
+
+
+def named(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """The curve, if the file has the name of its run: a copy under another name is no second run."""
+    run = Run(*(content["identity"][key] for key in ("model", "size", "seed", "variant")))
+    if path.stem != run.name:
+        raise UserError(f"{path}: holds the run {run.name}, which its name does not say; rename or delete it")
+    return content
 
 
 def with_repeats(folder: Path, shown: list[Curve]) -> dict[tuple[str, int], list[Curve]]:

@@ -41,7 +41,7 @@ def he_init(run: Run, classes: int) -> nn.Module:
 
 
 def decay_matrices_only(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW that leaves biases and the parameters of norms alone."""
+    """AdamW that leaves biases and the parameters of norms alone (a ViT's position embeddings have three axes)."""
     kinds: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for parameter in model.parameters():
         kinds[parameter.ndim > 1].append(parameter)
@@ -90,7 +90,9 @@ FACTORS: dict[str, Factor] = {
     PLAIN: Factor("nothing: the recipe as vit_part4_scratch.py has it"),
     "jpeg": Factor(f"pictures through JPEG (quality {JPEG_QUALITY}), in training and in testing", through_jpeg),
     "init": Factor("He initialisation (normal, fan-out), the last BatchNorm of a block starts at 0", model=he_init),
-    "decay": Factor("weight decay on matrices and kernels only", optimizer=decay_matrices_only),
+    "decay": Factor(
+        "weight decay on tensors of two or more axes only: no bias, no norm", optimizer=decay_matrices_only
+    ),
     "normalisation": Factor("pixels to -1..1, instead of the training pictures' mean and deviation", centred),
     "padding": Factor("the crop's padding mirrors the picture, instead of black", augment=mirrored),
 }

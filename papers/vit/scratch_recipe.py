@@ -68,4 +68,6 @@ def departure(data: str, stand_in: str | None, recipe: Recipe, validation_sha256
 def departure_of(identity: dict) -> str | None:
     """`departure` of a run on disk: its recipe, and the pictures by their hash (the mirror's name is not in it)."""
     recipe = Recipe(**{key: identity[key] for key in vars(Recipe())})
+    if identity.get("change"):
+        return f"another recipe (change: {identity['change']})"
     return departure("cifar10", None, recipe, identity["validation_sha256"])

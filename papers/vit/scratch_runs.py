@@ -19,7 +19,7 @@ from papers.vit.scratch_checkpoint import only_start
 from papers.vit.scratch_data import Arrays, TrainingData, prepare
 from papers.vit.scratch_files import curve_file, read_curve
 from papers.vit.scratch_recipe import Recipe, Run
-from papers.vit.scratch_train import Trainer, finished_curve, identity, train
+from papers.vit.scratch_train import Trainer, finished_curve, identity, settled_curve, train
 from shared.device import rank_and_world
 
 TIMED_STEPS = 20
@@ -62,6 +62,12 @@ class Bench:
         path = curve_file(self.folder, run)
         return finished_curve(path, identity(run, self.recipe, self.data(run))) if path.exists() else None
 
+    def settled(self, run: Run) -> bool:
+        """Whether nothing is left to train: the run is finished, or has reached `until`."""
+        path = curve_file(self.folder, run)
+        who = identity(run, self.recipe, self.data(run)) if path.exists() else {}
+        return bool(path.exists() and settled_curve(path, who, self.until))
+
 
 def estimate(bench: Bench, runs: list[Run]) -> float:
     """Seconds that `runs` will take on this machine: 20 timed steps of each network, validation counted on top.
@@ -83,6 +89,17 @@ def estimate(bench: Bench, runs: list[Run]) -> float:
     scored += (len(bench.test) - recipe.validation) * (last == recipe.steps)
     steps = last + FORWARD_SHARE * scored / recipe.batch
     return sum(seconds[run.model] * steps for run in runs)
+
+
+def announce(bench: Bench, todo: list[Run], world: int) -> None:
+    """Say on stderr how long `todo` will take."""
+    seconds, steps = estimate(bench, todo[::world]), bench.until or bench.recipe.steps
+    print(
+        f"about {words(seconds)} for {len(todo)} run{'s' * (len(todo) > 1)} of {steps:,} steps"
+        + (f" on {world} ranks" if world > 1 else "")
+        + f" ({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
+        file=sys.stderr,
+    )
 
 
 def words(seconds: float) -> str:
@@ -120,16 +137,10 @@ def ranks(folder: Path) -> Iterator[tuple[int, int]]:
 def train_all(bench: Bench, runs: list[Run], *, show_estimate: bool) -> list[Run]:
     """Train what is not finished; returns the runs that were found finished. Progress goes to the terminal's stderr."""
     with ranks(bench.folder) as (rank, world):
-        done = [run for run in runs if bench.finished(run)]
+        done = [run for run in runs if bench.settled(run)]
         todo = [run for run in runs if run not in done]
         if todo and rank == 0 and show_estimate:
-            seconds, steps = estimate(bench, todo[rank::world]), bench.until or bench.recipe.steps
-            print(
-                f"about {words(seconds)} for {len(todo)} run{'s' * (len(todo) > 1)} of {steps:,} steps"
-                + (f" on {world} ranks" if world > 1 else "")
-                + f" ({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
-                file=sys.stderr,
-            )
+            announce(bench, todo, world)
         for run in todo[rank::world]:
             train_one(Trainer(run, bench.recipe, bench.data(run), bench.device), bench.folder, bench.until)
     return done

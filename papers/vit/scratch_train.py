@@ -202,15 +202,15 @@ def train(
     run, recipe = trainer.run, trainer.recipe
     who = identity(run, recipe, trainer.data, trainer.change)
     curve_path, checkpoint = scratch_files.curve_file(folder, run), folder / "checkpoints" / f"{run.name}.ckpt"
-    finished = finished_curve(curve_path, who)
-    if finished:
-        return finished
+    settled = settled_curve(curve_path, who, until)
+    if settled:
+        return settled
     state = scratch_checkpoint.load_checkpoint(checkpoint, who)
     if state:
         trainer.restore(state)
     machine = Machine(scratch_files.machine_file(folder, run), trainer)
     fetch_every = 1 if trainer.device.type == "cpu" else 25
-    while trainer.done < min(until or recipe.steps, recipe.steps):
+    while trainer.done < (until or recipe.steps):
         trainer.step()
         validates = recipe.validates(trainer.done)
         if validates or trainer.done % fetch_every == 0:
@@ -240,6 +240,15 @@ def finished_curve(path: Path, who: dict[str, Any]) -> dict[str, Any] | None:
     content = scratch_files.read_curve(path)
     scratch_files.require_same(path, content["identity"], who)
     return content if content["complete"] else None
+
+
+def settled_curve(path: Path, who: dict[str, Any], until: int | None) -> dict[str, Any] | None:
+    """`finished_curve`, or the curve of an unfinished run that has reached `until`; None where there is work to do."""
+    curve = finished_curve(path, who)
+    if curve is None and until and path.exists():
+        reached = scratch_files.read_curve(path)
+        curve = reached if reached["validations"][-1]["step"] >= until else None
+    return curve
 
 
 class Machine:

@@ -92,6 +92,8 @@ def main(config: Config) -> Record:
         record.say("\n".join(text))
 
         choice = device.choose(config.device, config.dtype)
+        if config.compile and choice.device.type == "cpu":
+            device.require_compiler("--compile")
         article = config.lambdas if config.protocol != "big_vision" else ()
         authors = config.big_vision_shots if config.protocol != "article" else ()
         sizes = Sizes(config.pool, config.selection, config.test)

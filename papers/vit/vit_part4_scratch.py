@@ -64,7 +64,8 @@ class Config(cli.Common):
     estimate: bool = True
     """time 20 steps of each network first and say how long all will take"""
     until: int | None = None
-    """stop every run at this validation step; the schedule stays, and the same command without it goes on"""
+    """stop every run at this validation step; the schedule stays, no result is written, and the same command without
+    it goes on"""
     train: bool = True
     """--no-train: print and judge the runs that are finished"""
 
@@ -74,7 +75,7 @@ def main(config: Config) -> Record | int:
 
     from papers.vit import scratch_data, scratch_lines, scratch_models, scratch_runs, scratch_verdicts
     from papers.vit.scratch_recipe import Recipe, departure
-    from shared.device import choose, rank_and_world
+    from shared.device import choose, rank_and_world, require_compiler
 
     check(config, scratch_models.NAMES)
     scratch_models.check_picture_size(config.picture_size)
@@ -82,6 +83,8 @@ def main(config: Config) -> Record | int:
         torch.set_num_threads(config.threads)
     rank, _ = rank_and_world()
     choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
+    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
+        require_compiler(f"--variant {config.variant}")
     recipe = Recipe(
         steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
         every=config.every, picture_size=config.picture_size, pad=config.pad,
@@ -105,6 +108,12 @@ def main(config: Config) -> Record | int:
         already = scratch_runs.train_all(bench, runs, show_estimate=config.estimate) if config.train else runs
         if rank > 0:
             raise SystemExit(0)  # rank 0 tells the story
+        if config.until and config.until < config.steps:
+            for run in runs:
+                finished = "  " + run.name + " is finished" if bench.finished(run) else None
+                record.say(finished or scratch_runs.unfinished_line(bench.folder, run, config.until))
+            record.say(f"  --until: the curves are in {bench.folder}; no result is written or changed")
+            raise SystemExit(0)
         curves = {run: curve for run in runs if (curve := bench.finished(run))}
         scores = {
             (name, size): scratch_lines.score(of_cell)
@@ -124,7 +133,7 @@ def main(config: Config) -> Record | int:
             )
         for run in runs:
             if run not in curves:
-                record.say(scratch_runs.unfinished_line(bench.folder, run, config.until))
+                record.say(scratch_runs.unfinished_line(bench.folder, run))
 
         record.seed = 0
         record.use_device(choice.name, config.variant, choice.reason)

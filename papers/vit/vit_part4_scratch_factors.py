@@ -1,6 +1,6 @@
 """One factor at a time: does anything that the article leaves out of its recipe move the ResNet on 1,000 pictures?
 
-    python vit_part4_scratch_factors.py                                 eight runs: an hour on two cores with AMX
+    python vit_part4_scratch_factors.py                     eight runs: an hour on two cores with AMX, three without
     python vit_part4_scratch_factors.py --factors jpeg init --plain-seeds 1
 
 Initialisation, weight decay, normalisation, padding, and JPEG pictures in the place of lossless ones, each changed
@@ -13,20 +13,19 @@ on from the last validation.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from papers.vit.scratch_files import machine_file, read_starts
-from papers.vit.scratch_lines import binomial_variance, score
+from papers.vit.scratch_lines import score
 from papers.vit.scratch_recipe import PLAIN
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
-from shared.verdict import Z
 
 
 @dataclass
@@ -41,8 +40,9 @@ class Config(cli.Common):
     """ViT or ResNet"""
     size: int = 1000
     """training pictures, a multiple of the number of classes"""
-    factors: tuple[str, ...] = ("jpeg", "init", "decay", "normalisation", "padding")
-    """what to change, each alone"""
+    factors: tuple[str, ...] = ()
+    """what to change, each alone: jpeg, init, decay, normalisation, padding (none given: all that the model has);
+    plain: nothing but the recipe itself"""
     seeds: int = 1
     """repeats of every factor"""
     plain_seeds: int = 3
@@ -67,6 +67,8 @@ class Config(cli.Common):
     """auto, cpu, cuda, cuda:N or mps"""
     threads: int = 0
     """CPU threads (0: torch's choice); another number changes the last bits"""
+    estimate: bool = True
+    """time 20 steps first and say how long all will take"""
     train: bool = True
     """--no-train: print the runs that are finished"""
 
@@ -75,22 +77,26 @@ def main(config: Config) -> Record:
     import torch
 
     from papers.vit import scratch_data, scratch_factors, scratch_models, scratch_runs
-    from papers.vit.scratch_recipe import Recipe, Run
-    from shared.device import choose, rank_and_world
+    from papers.vit.scratch_recipe import Recipe, Run, departure
+    from papers.vit.scratch_train import NotFinite
+    from shared.device import choose, rank_and_world, require_compiler
 
-    check(config, scratch_models.NAMES, scratch_factors.FACTORS)
+    check(config, scratch_models.NAMES, tuple(scratch_factors.FACTORS))
     scratch_models.check_picture_size(config.picture_size)
     if config.threads:
         torch.set_num_threads(config.threads)
-    rank, _ = rank_and_world()
+    rank, world = rank_and_world()
     choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
+    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
+        require_compiler(f"--variant {config.variant}")
     recipe = Recipe(
         steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
         every=config.every, picture_size=config.picture_size, pad=config.pad,
     )  # fmt: skip
     train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
     test, test_set = scratch_data.read_pictures(config.data, "test", config.picture_size, config.data_root)
-    jobs = [(name, Run(config.model, config.size, seed, config.variant)) for name, seed in plan(config)]
+    jobs = [(name, Run(config.model, config.size, seed, config.variant))
+            for name, seed in plan(config, tuple(scratch_factors.FACTORS))]  # fmt: skip
 
     with Record(
         "vit", config.experiment, config=config, results=config.results, quiet=rank > 0,
@@ -98,41 +104,48 @@ def main(config: Config) -> Record:
     ) as record:  # fmt: skip
         folder = record.directory / config.experiment
         bench = scratch_runs.Bench(train, test, recipe, choice.device, folder)
-        if config.train:
-            with scratch_runs.ranks(folder) as (rank, world):
-                for name, run in jobs[rank::world]:
-                    trainer = scratch_factors.trainer(name, run, recipe, bench.data(run), choice.device)
+
+        def finished(name: str, run: Run) -> dict[str, Any] | None:
+            return scratch_factors.finished(name, run, recipe, bench.data(run), folder)
+
+        for name, run in jobs:
+            read_starts(machine_file(folder / name, run))  # what is damaged is found out before anything trains
+            finished(name, run)
+        failed: dict[tuple[str, Run], str] = {}
+        with scratch_runs.ranks(folder) if config.train else contextlib.nullcontext():
+            todo = [(name, run) for name, run in jobs if config.train and not finished(name, run)]
+            if todo and rank == 0 and config.estimate:
+                scratch_runs.announce(bench, [run for _, run in todo], world)
+            for name, run in todo[rank::world]:
+                trainer = scratch_factors.trainer(name, run, recipe, bench.data(run), choice.device)
+                try:
                     scratch_runs.train_one(trainer, folder / name)
+                except NotFinite as error:  # what a change does to the training is a result; the others go on
+                    failed[name, run] = str(error).partition("; the last")[0]
         if rank > 0:
             raise SystemExit(0)  # rank 0 tells the story
-        curves, unfinished = {}, []
-        for name, run in jobs:
-            curve = scratch_factors.finished(name, run, recipe, bench.data(run), folder)
-            if curve:
-                curves[name, run.seed] = curve
-            else:
-                unfinished.append((name, run))
+        curves = {(name, run.seed): curve for name, run in jobs if (curve := finished(name, run))}
         rows = table(curves)
         record.say(
             f"== one factor at a time: {config.model}, {config.size:,} training pictures, {recipe.steps:,} steps, "
             f"{config.variant} =="
         )
-        record.say("\n".join(lines(rows)))
-        record.say("\n".join(noise_lines(curves)))
+        record.say("\n".join([*lines(rows), *mean_lines(curves), *noise_lines(curves)]))
         numbers = published.load("vit", "scratch").numbers
         printed = f"{config.size:,} images/{config.model} best"
-        if printed in numbers and config.data == "cifar10" and recipe == Recipe():
+        validation = bench.data(jobs[0][1]).fingerprints["validation"]
+        stand_in = train_set.stand_in or test_set.stand_in
+        if printed in numbers and departure(config.data, stand_in, recipe, validation) is None:
             record.say(f"  the article's one run of its recipe has {numbers[printed].printed}% (best validation)")
         record.section("what was changed")
         for name in dict.fromkeys(name for name, _ in jobs):
             record.say(f"  {name:<14} {scratch_factors.FACTORS[name].what}")
         record.section("runs")
         for name, run in jobs:
-            told = (
-                scratch_runs.unfinished_line(folder / name, run)
-                if (name, run) in unfinished
-                else scratch_runs.time_line(run, read_starts(machine_file(folder / name, run)))
-            )
+            if (name, run.seed) in curves:
+                told = scratch_runs.time_line(run, read_starts(machine_file(folder / name, run)))
+            else:
+                told = failed.get((name, run)) or scratch_runs.unfinished_line(folder / name, run)
             record.say(f"  {name:<14} {told.strip()}")
 
         record.seed = 0
@@ -162,13 +175,13 @@ def main(config: Config) -> Record:
     return record
 
 
-def check(config: Config, models: tuple[str, ...], factors: Iterable[str]) -> None:
+def check(config: Config, models: tuple[str, ...], factors: tuple[str, ...]) -> None:
     """Raise UserError for values that make no experiment."""
     if config.model not in models:
         raise UserError(f"--model {config.model}: choose from {', '.join(models)}")
     for name in config.factors:
         if name not in factors:
-            raise UserError(f"--factors {name}: choose from {', '.join(n for n in factors if n != PLAIN)}")
+            raise UserError(f"--factors {name}: choose from {', '.join(factors)}")
     if config.model != "ResNet" and "init" in config.factors:
         raise UserError("--factors init: the article leaves the ResNet's initialisation open, not the ViT's")
     for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0, "pad": 0}.items():
@@ -179,16 +192,19 @@ def check(config: Config, models: tuple[str, ...], factors: Iterable[str]) -> No
             f"--plain-seeds {config.plain_seeds}: every factor is held against the plain recipe of its seed; "
             f"at least --seeds {config.seeds}"
         )
-    if "padding" in config.factors and config.pad >= config.picture_size:
-        raise UserError(f"--pad {config.pad}: a mirror needs less than --picture-size {config.picture_size}")
+    if "padding" in config.factors and not 0 < config.pad < config.picture_size:
+        raise UserError(
+            f"--factors padding: a mirror needs --pad between 1 and {config.picture_size - 1}, not {config.pad}"
+        )
     if not 0 <= config.warmup <= config.steps:
         raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
 
 
-def plan(config: Config) -> list[tuple[str, int]]:
+def plan(config: Config, factors: tuple[str, ...]) -> list[tuple[str, int]]:
     """(factor, seed) of every run: the plain recipe, every factor, then the plain recipe's other seeds."""
-    factors = [name for name in dict.fromkeys(config.factors) if name != PLAIN]
-    first = [(name, seed) for seed in range(config.seeds) for name in (PLAIN, *factors)]
+    has = {"init": config.model == "ResNet", "padding": 0 < config.pad < config.picture_size}
+    chosen = config.factors or [name for name in factors if has.get(name, True)]
+    first = [(name, seed) for seed in range(config.seeds) for name in dict.fromkeys((PLAIN, *chosen))]
     return first + [(PLAIN, seed) for seed in range(config.seeds, config.plain_seeds)]
 
 
@@ -221,22 +237,39 @@ def lines(rows: list[list[Any]]) -> list[str]:
     return text
 
 
-def noise_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
-    """How far apart chance puts two runs: from the plain recipe's seeds, else from the size of the test set."""
-    plain = [curve for (name, _), curve in curves.items() if name == PLAIN]
-    if not plain:
-        return ["  the plain recipe has no finished run yet"]
-    best = score(plain)
-    if best.std is None:
-        apart = Z * math.sqrt(2 * binomial_variance(best.mean, plain[0]["validation_pictures"]))
-        return [
-            f"  two runs differ by up to {apart:.1f} points from the choice of test pictures alone (one plain seed)"
+def mean_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
+    """With several seeds of a factor: the mean of its differences from plain, on all test pictures, and its error."""
+    text = []
+    for name in dict.fromkeys(name for name, _ in curves if name != PLAIN):
+        apart = [
+            both_halves(curve) - both_halves(curves[PLAIN, seed])
+            for (which, seed), curve in curves.items()
+            if which == name and (PLAIN, seed) in curves
         ]
+        if len(apart) > 1:
+            error = statistics.stdev(apart) / math.sqrt(len(apart))
+            text.append(
+                f"  {name:<14} {statistics.fmean(apart):+.2f} points on all test pictures, standard error {error:.2f} "
+                f"over {len(apart)} seeds"
+            )
+    return text
+
+
+def noise_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
+    """How far chance puts two runs apart, from the plain recipe's seeds: 95 % of differences, by Student's t."""
+    plain = [curve for (name, _), curve in curves.items() if name == PLAIN]
+    if len(plain) < 2:
+        return ["  how far chance puts two runs apart is not known: that needs two finished seeds of the plain recipe"]
+    from scipy.stats import t
+
+    best, n = score(plain), len(plain)
     halves = statistics.stdev(both_halves(curve) for curve in plain)
+    width = float(t.ppf(0.975, n - 1)) * math.sqrt(2)
     return [
-        f"  plain: {best.mean:.2f} ± {best.std:.2f} % over {len(plain)} seeds; two runs differ by chance by up to "
-        f"{Z * math.sqrt(2) * best.std:.1f} points in the best validation, {Z * math.sqrt(2) * halves:.1f} on all test "
-        "pictures (a deviation from so few seeds is rough; one seed's pictures and crops are shared)"
+        f"  plain: {best.mean:.2f}% on average over {n} seeds, sample deviation {best.std:.2f} points; 19 of 20 pairs",
+        f"  of runs lie within {width * best.std:.1f} points in the best validation and {width * halves:.1f} on all "
+        f"test pictures (Student's t, {n - 1} degree{'s' * (n > 2)} of freedom;",
+        f"  a pair of one seed shares its pictures and should lie closer); differences looked at: {len(curves) - n}",
     ]
 
 

@@ -77,13 +77,34 @@ def test_until_stops_and_the_same_command_without_it_goes_on(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     one = {"models": ("ResNet",), "sizes": (20,)}
-    record = script.main(configured(tmp_path, **one, until=3))
-    line = next(x for x in capsys.readouterr().out.splitlines() if "not finished" in x)
-    assert "ResNet-20-seed0" in line and "step 3 of 6" in line and line.endswith("without --until goes on")
-    assert record.results["runs"] == {}
-    script.main(configured(tmp_path, **one, until=3))  # nothing is left to do, and nothing is lost
-    script.main(configured(tmp_path, **one))
+    result = tmp_path / "vit" / "scratch.json"
+    for until in (3, 3, 6):  # the second time nothing is left to do; 6 is the end
+        if until == 6:
+            assert not result.exists()  # a start that stops early replaces no result
+            (tmp_path / "vit" / "scratch" / "checkpoints" / "ResNet-20-seed0.ckpt").rename(tmp_path / "away")
+            with pytest.raises(SystemExit):  # without its checkpoint a curve that went so far is not begun anew
+                script.main(configured(tmp_path, **one, until=3))
+            (tmp_path / "away").rename(tmp_path / "vit" / "scratch" / "checkpoints" / "ResNet-20-seed0.ckpt")
+            script.main(configured(tmp_path, **one, until=6))
+        else:
+            with pytest.raises(SystemExit) as stop:
+                script.main(configured(tmp_path, **one, until=until))
+            line = next(x for x in capsys.readouterr().out.splitlines() if "not finished" in x)
+            assert "ResNet-20-seed0" in line and "step 3 of 6" in line and line.endswith("without --until goes on")
+            assert stop.value.code == 0
+    assert result.exists()
     assert curve_files(tmp_path)["ResNet-20-seed0.json"] == curve_files(finished)["ResNet-20-seed0.json"]
+
+
+def test_compiling_without_a_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import cpp_builder, exc
+
+    def none_found() -> str:
+        raise exc.InvalidCxxCompiler
+
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", none_found)
+    with pytest.raises(UserError, match=r"--variant bf16-compiled: compiling needs a C\+\+ compiler .* install g\+\+"):
+        script.main(configured(tmp_path, variant="bf16-compiled"))
 
 
 def test_another_recipe_in_the_same_folder_is_refused(finished: Path) -> None:

@@ -197,6 +197,24 @@ def test_seeds_make_the_verdict_of_a_point(tmp_path: Path, record: Record) -> No
     assert points["loss, 1,000 images/ViT step 500"].measured == "1.272"  # seed 0's
 
 
+def test_a_copy_under_another_name_is_no_second_seed(tmp_path: Path) -> None:
+    article_curves(tmp_path)
+    copy = tmp_path / "ViT-1000-seed0-old.json"
+    copy.write_bytes((tmp_path / "ViT-1000-seed0.json").read_bytes())
+    found, left_out = curves.read(tmp_path, seed=0)
+    assert not curves.seed_lines(curves.with_repeats(tmp_path, found))
+    assert left_out == [
+        f"left out: {copy}: holds the run ViT-1000-seed0, which its name does not say; rename or delete it"
+    ]
+
+
+def test_a_curve_with_a_change_is_another_recipe(tmp_path: Path) -> None:
+    article_curves(tmp_path)
+    content = json.loads((tmp_path / "ViT-1000-seed0.json").read_text())
+    assert scratch_recipe.departure_of(content["identity"]) is None
+    assert scratch_recipe.departure_of(content["identity"] | {"change": "init"}) == "another recipe (change: init)"
+
+
 def test_a_curve_cut_short_prints_what_it_has(tmp_path: Path) -> None:
     curve_file(tmp_path, "ViT", 1000, {500: (36.0, 1.2), 750: (37.0, 0.9)}, (37.0, 750))
     (tmp_path / "ResNet-1000-seed0.json").write_text('{"schema": 1, "identity": {"mod')
