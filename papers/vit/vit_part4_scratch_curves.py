@@ -61,8 +61,8 @@ def main(config: Config) -> Record:
         record.say(f"  {curves.arithmetic(found)}")
         if seeds:
             record.say(
-                f"  lines and figures show seed {config.seed}; an accuracy's verdict is that of the mean over the seeds "
-                "that reached the step, with what their spread allows"
+                f"  lines and figures show seed {config.seed}; an accuracy's verdict is that of the mean over the "
+                "seeds that reached the step, with what their spread allows"
             )
         for line in [c.missing() for c in found if not c.complete] + left_out:
             record.say(f"  {line}")
