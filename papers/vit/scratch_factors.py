@@ -28,16 +28,31 @@ JPEG_QUALITY = 75  # Pillow's default
 
 
 def he_init(run: Run, classes: int) -> nn.Module:
-    """The ResNet with He's initialisation (normal, fan-out), the last BatchNorm of every block starting at 0."""
+    """The ResNet with He's initialisation of its convolutions: normal, by fan-out."""
     model = scratch_models.build(run.model, classes=classes, seed=run.seed)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
         for module in model.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, scratch_models.BasicBlock):
-                module.bn2.weight.zero_()
     return model
+
+
+def zero_init(run: Run, classes: int) -> nn.Module:
+    """The ResNet with the last BatchNorm of every block starting at 0: at first a block passes its input on."""
+    return zeroed(scratch_models.build(run.model, classes=classes, seed=run.seed))
+
+
+def zeroed(model: nn.Module) -> nn.Module:
+    for module in model.modules():
+        if isinstance(module, scratch_models.BasicBlock):
+            nn.init.zeros_(module.bn2.weight)
+    return model
+
+
+def he_and_zero_init(run: Run, classes: int) -> nn.Module:
+    """Both, as they usually come together."""
+    return zeroed(he_init(run, classes))
 
 
 def decay_matrices_only(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -89,7 +104,9 @@ class Factor:
 FACTORS: dict[str, Factor] = {
     PLAIN: Factor("nothing: the recipe as vit_part4_scratch.py has it"),
     "jpeg": Factor(f"pictures through JPEG (quality {JPEG_QUALITY}), in training and in testing", through_jpeg),
-    "init": Factor("He initialisation (normal, fan-out), the last BatchNorm of a block starts at 0", model=he_init),
+    "init": Factor("he and zero together, as they usually come", model=he_and_zero_init),
+    "he": Factor("He initialisation of the convolutions (normal, fan-out) instead of PyTorch's", model=he_init),
+    "zero": Factor("the last BatchNorm of every block starts at 0", model=zero_init),
     "decay": Factor(
         "weight decay on tensors of two or more axes only: no bias, no norm", optimizer=decay_matrices_only
     ),

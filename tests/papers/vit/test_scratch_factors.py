@@ -71,8 +71,8 @@ def differences(name: str, data: TrainingData) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("jpeg", "pictures"), ("init", "weights"), ("decay", "decay"), ("normalisation", "normalisation"),
-     ("padding", "crops")],
+    [("jpeg", "pictures"), ("init", "weights"), ("he", "weights"), ("zero", "weights"), ("decay", "decay"),
+     ("normalisation", "normalisation"), ("padding", "crops")],
 )  # fmt: skip
 def test_a_factor_changes_one_thing(name: str, what: str, data: TrainingData) -> None:
     assert differences(name, data) == {what}
@@ -92,7 +92,15 @@ def test_he_initialisation(data: TrainingData) -> None:
         if isinstance(module, nn.Conv2d) and module.weight.numel() > 10_000:
             fan_out = module.out_channels * module.kernel_size[0] ** 2
             assert module.weight.std().item() == pytest.approx((2 / fan_out) ** 0.5, rel=0.03)
-    assert all(block.bn2.weight.abs().max() == 0 and block.bn1.weight.min() == 1 for block in model.blocks)
+    assert all(block.bn2.weight.min() == 1 for block in model.blocks)
+
+
+def test_zero_initialisation(data: TrainingData) -> None:
+    zero, both, he = factors.zero_init(RUN, 10), factors.he_and_zero_init(RUN, 10), factors.he_init(RUN, 10)
+    for model in (zero, both):
+        assert all(block.bn2.weight.abs().max() == 0 and block.bn1.weight.min() == 1 for block in model.blocks)
+    assert torch.equal(both.stem[0].weight, he.stem[0].weight)
+    assert not torch.equal(zero.stem[0].weight, he.stem[0].weight)
 
 
 def test_decay_leaves_biases_and_norms_alone(data: TrainingData) -> None:
@@ -178,7 +186,10 @@ def test_what_is_not_trained_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("changes", "message"),
     [
         ({"model": "VGG"}, "--model VGG: choose from ViT, ResNet"),
-        ({"factors": ("luck",)}, "--factors luck: choose from plain, jpeg, init, decay, normalisation, padding"),
+        (
+            {"factors": ("luck",)},
+            "--factors luck: choose from plain, jpeg, init, he, zero, decay, normalisation, padding",
+        ),
         ({"model": "ViT", "factors": ("init",)}, "--factors init: the article leaves the ResNet's"),
         ({"plain_seeds": 0}, "--plain-seeds 0: every factor is held against"),
         ({"seeds": 0}, "--seeds 0: must be at least 1"),
