@@ -217,7 +217,7 @@ def report(result: dict) -> str:
         step, faster = entry["step_ms"], entry["faster"]
         low_high = {v: "{:.2f} to {:.2f}".format(*entry["faster_by_round"][v]) for v in VARIANTS}
         cells = [f"{step[v]:.0f} ({faster[v]:.2f}x, {low_high[v]})" for v in VARIANTS]
-        lines.append(f"| {name} | {step['usual']:.0f} | {' | '.join(cells)} |")
+        lines.append(f"| {name}, {entry['rounds']} rounds | {step['usual']:.0f} | {' | '.join(cells)} |")
     lines += [
         "",
         f"Augmentation of a batch, its draws included: one gather {gather:.2f} ms; "
