@@ -48,3 +48,14 @@ def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
     """No test writes into the repository's results or reads the developer's mirror by accident."""
     monkeypatch.setenv("PAPERS_RESULTS", str(tmp_path_factory.mktemp("results")))
     monkeypatch.delenv("PAPERS_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """One CPU thread: PyTorch's last bits depend on how many there are."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

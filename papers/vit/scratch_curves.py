@@ -160,11 +160,19 @@ def arithmetic(curves: list[Curve]) -> str:
     return "trained in " + "; ".join(f"{variant}: {', '.join(runs)}" for variant, runs in cells.items())
 
 
+def spread_against_one_run(values: list[float]) -> float | None:
+    """Deviation of the difference between the mean of our seeds' values and the article's one run; None for one seed.
+
+    The article's run is one more draw from the spread that our seeds show: ours is the variance of a mean, s^2/n, and
+    the article's is s^2.
+    """
+    return statistics.stdev(values) * math.sqrt(1 + 1 / len(values)) if len(values) > 1 else None
+
+
 def judge(record: Record, numbers: Published, repeats: dict[tuple[str, int], list[Curve]], seed: int) -> None:
     """The article's twelve accuracies and twelve losses along the curves against ours.
 
-    An accuracy is the mean of the seeds that reached the step. The article's one run is one more draw from the spread
-    that they show, see scratch_verdicts.judge_accuracies. A loss is the shown seed's.
+    An accuracy is the mean of the seeds that reached the step. A loss is the shown seed's.
     """
     for id, number in numbers.numbers.items():
         kind, _, rest = id.partition(", ")
@@ -181,9 +189,7 @@ def judge(record: Record, numbers: Published, repeats: dict[tuple[str, int], lis
             continue
         why = departure_of(curves[0].identity)
         if kind == "curve":
-            n = len(values)
-            std = statistics.stdev(values) * math.sqrt(1 + 1 / n) if n > 1 else None
-            pictures = int(curves[0].identity["validation"])
+            pictures, std = int(curves[0].identity["validation"]), spread_against_one_run(values)
             record.judge(number, statistics.fmean(values), std=std, pictures=pictures, stand_in=why)
         else:
             why = why or f"the article does not print how its loss is smoothed (ours: {SMOOTHING})"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+from shared.errors import UserError
 
 # sha256 of the 5,000 validation pictures that every seed uses, see scratch_data.Arrays.fingerprint
 CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"
@@ -50,6 +53,18 @@ class Run:
     def name(self) -> str:
         variant = "" if self.variant == "float32" else f"-{self.variant}"
         return f"{self.model}-{self.size}-seed{self.seed}{variant}"
+
+
+def check_numbers(config: Any) -> None:
+    """Raise UserError for a training's options that make no experiment; `config`: a script's, with their names."""
+    # one picture a batch leaves batch normalisation nothing to normalise
+    for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0}.items():
+        if getattr(config, key) < least:
+            raise UserError(f"--{key} {getattr(config, key)}: must be at least {least}")
+    if config.pad < 0:
+        raise UserError(f"--pad {config.pad}: must not be negative")
+    if not 0 <= config.warmup <= config.steps:
+        raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
 
 
 def departure(data: str, stand_in: str | None, recipe: Recipe, validation_sha256: str) -> str | None:

@@ -20,10 +20,23 @@ from papers.vit.scratch_data import Arrays, TrainingData, prepare
 from papers.vit.scratch_files import curve_file, read_curve
 from papers.vit.scratch_recipe import Recipe, Run
 from papers.vit.scratch_train import Trainer, finished_curve, identity, settled_curve, train
-from shared.device import rank_and_world
+from shared.device import Choice, choose, rank_and_world, require_compiler
 
 TIMED_STEPS = 20
 FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many pictures (measured on two cores)
+
+
+def recipe_of(config: Any) -> Recipe:
+    """The recipe that a script's options make; what is no option stays the article's."""
+    return Recipe(**{key: getattr(config, key) for key in vars(Recipe()) if hasattr(config, key)})
+
+
+def device_of(config: Any) -> Choice:
+    """Where a script's `device` and `variant` train. UserError if the variant is compiled and nothing can compile."""
+    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
+    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
+        require_compiler(f"--variant {config.variant}")
+    return choice
 
 
 def plan(models: tuple[str, ...], sizes: tuple[int, ...], seeds: int, variant: str) -> list[Run]:
@@ -65,8 +78,7 @@ class Bench:
     def settled(self, run: Run) -> bool:
         """Whether nothing is left to train: the run is finished, or has reached `until`."""
         path = curve_file(self.folder, run)
-        who = identity(run, self.recipe, self.data(run)) if path.exists() else {}
-        return bool(path.exists() and settled_curve(path, who, self.until))
+        return path.exists() and bool(settled_curve(path, identity(run, self.recipe, self.data(run)), self.until))
 
 
 def estimate(bench: Bench, runs: list[Run]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from papers.vit import scratch_models
+from papers.vit.scratch_curves import spread_against_one_run
 from papers.vit.scratch_lines import Score, binomial_variance, gap_error, millions, paired
 from papers.vit.scratch_recipe import Recipe
 from shared.published import Published
@@ -17,11 +18,7 @@ SIZES = (1000, 5000, 50000)
 def judge_accuracies(
     record: Record, published: Published, scores: dict[tuple[str, int], Score], pictures: int, why: str | None
 ) -> None:
-    """Six accuracies, three gaps, two gains. `why`: see `departure`.
-
-    The article has one run of each cell, so it is one more draw from the spread that our seeds show: ours is the
-    variance of a mean, s^2/n, and the article's is s^2.
-    """
+    """Six accuracies, three gaps, two gains. `why`: see `departure`."""
     for size in SIZES:
         row = f"{size:,} images"
         vit, resnet = scores.get(("ViT", size)), scores.get(("ResNet", size))
@@ -30,7 +27,7 @@ def judge_accuracies(
             if ours is None:
                 record.judge(number, None, why_not_run="this run was not finished")
                 continue
-            std = None if ours.std is None else ours.std * math.sqrt(1 + 1 / len(ours.best))
+            std = spread_against_one_run(ours.best)
             record.judge(number, ours.mean, std=std, pictures=pictures, stand_in=why)
         both = paired(vit, resnet)
         record.judge(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from papers.vit.scratch_files import machine_file, read_starts
+from papers.vit.scratch_recipe import check_numbers
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
@@ -74,21 +75,16 @@ def main(config: Config) -> Record | int:
     import torch
 
     from papers.vit import scratch_data, scratch_lines, scratch_models, scratch_runs, scratch_verdicts
-    from papers.vit.scratch_recipe import Recipe, departure
-    from shared.device import choose, rank_and_world, require_compiler
+    from papers.vit.scratch_recipe import departure
+    from shared.device import rank_and_world
 
     check(config, scratch_models.NAMES)
     scratch_models.check_picture_size(config.picture_size)
     if config.threads:
         torch.set_num_threads(config.threads)
     rank, _ = rank_and_world()
-    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
-    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
-        require_compiler(f"--variant {config.variant}")
-    recipe = Recipe(
-        steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
-        every=config.every, picture_size=config.picture_size, pad=config.pad,
-    )  # fmt: skip
+    choice = scratch_runs.device_of(config)
+    recipe = scratch_runs.recipe_of(config)
     train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
     test, test_set = scratch_data.read_pictures(config.data, config.test_split, config.picture_size, config.data_root)
     classes = len(train_set.class_names)
@@ -176,18 +172,11 @@ def check(config: Config, names: tuple[str, ...]) -> None:
     for model in config.models:
         if model not in names:
             raise UserError(f"--models {model}: choose from {', '.join(names)}")
-    # one picture a batch leaves batch normalisation nothing to normalise
-    for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0}.items():
-        if getattr(config, key) < least:
-            raise UserError(f"--{key} {getattr(config, key)}: must be at least {least}")
+    check_numbers(config)
     if config.test_split == "train":
         raise UserError("--test-split train: pictures that are trained on cannot validate; name another split")
     if not config.models or not config.sizes:
         raise UserError("--models and --sizes: name at least one of each")
-    if config.pad < 0:
-        raise UserError(f"--pad {config.pad}: must not be negative")
-    if not 0 <= config.warmup <= config.steps:
-        raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
     until = config.until
     if until is not None and until != config.steps and (until % config.every or not 0 < until < config.steps):
         raise UserError(

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from papers.vit.scratch_files import machine_file, read_starts
 from papers.vit.scratch_lines import score
-from papers.vit.scratch_recipe import PLAIN
+from papers.vit.scratch_recipe import PLAIN, check_numbers
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
@@ -77,22 +77,17 @@ def main(config: Config) -> Record:
     import torch
 
     from papers.vit import scratch_data, scratch_factors, scratch_models, scratch_runs
-    from papers.vit.scratch_recipe import Recipe, Run, departure
+    from papers.vit.scratch_recipe import Run, departure
     from papers.vit.scratch_train import NotFinite
-    from shared.device import choose, rank_and_world, require_compiler
+    from shared.device import rank_and_world
 
     check(config, scratch_models.NAMES, tuple(scratch_factors.FACTORS))
     scratch_models.check_picture_size(config.picture_size)
     if config.threads:
         torch.set_num_threads(config.threads)
     rank, world = rank_and_world()
-    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
-    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
-        require_compiler(f"--variant {config.variant}")
-    recipe = Recipe(
-        steps=config.steps, warmup=config.warmup, batch=config.batch, validation=config.validation,
-        every=config.every, picture_size=config.picture_size, pad=config.pad,
-    )  # fmt: skip
+    choice = scratch_runs.device_of(config)
+    recipe = scratch_runs.recipe_of(config)
     train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
     test, test_set = scratch_data.read_pictures(config.data, "test", config.picture_size, config.data_root)
     jobs = [(name, Run(config.model, config.size, seed, config.variant))
@@ -184,9 +179,7 @@ def check(config: Config, models: tuple[str, ...], factors: tuple[str, ...]) -> 
             raise UserError(f"--factors {name}: choose from {', '.join(factors)}")
     for name in [name for name in config.factors if name in RESNET_ONLY and config.model != "ResNet"]:
         raise UserError(f"--factors {name}: the article leaves the ResNet's initialisation open, not the ViT's")
-    for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0, "pad": 0}.items():
-        if getattr(config, key) < least:
-            raise UserError(f"--{key} {getattr(config, key)}: must be at least {least}")
+    check_numbers(config)
     if config.plain_seeds < config.seeds:
         raise UserError(
             f"--plain-seeds {config.plain_seeds}: every factor is held against the plain recipe of its seed; "
@@ -196,8 +189,6 @@ def check(config: Config, models: tuple[str, ...], factors: tuple[str, ...]) -> 
         raise UserError(
             f"--factors padding: a mirror needs --pad between 1 and {config.picture_size - 1}, not {config.pad}"
         )
-    if not 0 <= config.warmup <= config.steps:
-        raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
 
 
 def plan(config: Config, factors: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -20,6 +20,7 @@ from papers.vit.scratch_train import crop_flip, identity
 from shared.errors import UserError
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = Recipe(steps=4, warmup=1, batch=16, validation=50, every=2, picture_size=8, pad=1)
 RUN = Run("ResNet", 40)
 OPTIONS = {
@@ -27,14 +28,6 @@ OPTIONS = {
     "every": 2, "threads": 1, "device": "cpu", "variant": "float32",
     "estimate": False,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -19,17 +19,10 @@ from shared.errors import UserError
 from shared.paths import ROOT
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = Recipe(steps=12, warmup=2, batch=16, validation=50, every=4, picture_size=8)
 PINNED_WITH = re.search(r"^transformers==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
 LOSSES = json.loads((Path(__file__).parent / "scratch_losses.json").read_text())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
