@@ -44,6 +44,22 @@ from torch import Tensor
 # error below 1e-6 (tests/shared/test_ridge.py measures it against extended precision).
 SOUND = 1e-9
 
+# Two scores closer than this part of their row's largest magnitude are tied. Classes that a draw lacks have equal
+# targets, so their scores are equal in exact arithmetic and only rounding tells them apart, another way on each
+# processor. Rounding of a sound solution stays well below 1e-9 (tests/shared/test_ridge.py), real gaps above it.
+TIED = 1e-9
+
+
+def predict(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """(classes [..., q] int64, tied [..., q] bool) of scores [..., q, K]: the largest score, ties by the lowest index.
+
+    Scores within TIED of the largest, relative to the row's largest magnitude, count as equal to it, so the answer is
+    the same on every processor. `tied` marks rows where more than one class was that close.
+    """
+    smallest, largest = scores.amin(-1, keepdim=True), scores.amax(-1, keepdim=True)  # aminmax is 6 times slower
+    near = (scores >= largest - TIED * torch.maximum(largest.abs(), smallest.abs())).view(torch.uint8)
+    return near.argmax(-1), near.sum(-1) > 1  # argmax of 0 and 1: the first 1
+
 
 def targets(labels: np.ndarray | Tensor, classes: int) -> Tensor:
     """{-1, 1} targets, float64 [n, classes]: +1 at the label, so that every row sums to 2 - classes."""
@@ -121,7 +137,7 @@ class Pool:
         labels: np.ndarray,
         queries: slice = slice(None),
     ) -> np.ndarray:
-        """How many queries get their label as the largest score: int [len(draws), len(penalties)].
+        """How many queries get their label by `predict`, the largest score: int [len(draws), len(penalties)].
 
         labels [q] are those of `queries`, a slice of the pool's queries. Draws may differ in size.
         """
@@ -131,7 +147,7 @@ class Pool:
         def count(positions: list[int]) -> None:
             group = groups[positions[0]] if len(positions) == 1 else torch.stack([groups[p] for p in positions])
             for i, scores in enumerate(self._fit(group.reshape(len(positions), -1), penalties, queries)):
-                counts[positions, i] = (scores.argmax(-1) == truth).sum(-1).cpu().numpy()
+                counts[positions, i] = (predict(scores)[0] == truth).sum(-1).cpu().numpy()
 
         groups = self._prepare(draws, penalties)
         order = sorted(range(len(draws)), key=lambda p: -len(draws[p]))

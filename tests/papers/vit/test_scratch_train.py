@@ -142,8 +142,14 @@ def test_thirty_steps_give_the_pinned_losses(model: str, device: str, digits) ->
     if model == "ViT" and version("transformers") != PINNED_WITH:
         # the initial weights are transformers' own code's: 5.17 draws others from the same seed
         pytest.skip(f"losses are pinned for transformers {PINNED_WITH}, this is {version('transformers')}")
-    # other kernels round otherwise; a changed recipe, order or initialisation moves losses by 0.1 and more
-    assert first_losses(model, digits, torch.device(device)) == pytest.approx(LOSSES[device][model], abs=0.02)
+    # A changed order, initialisation or learning rate moves the first losses by 0.1 and more. Processors round
+    # otherwise, and batch normalisation over 16 images lets that grow tenfold every few steps: measured on seven
+    # instruction sets, the ResNet's losses are within 0.001 up to step 5, 0.5 apart at step 25, 0.03 apart in the mean
+    # of all; the ViT's are within 0.0001 throughout.
+    losses, pinned = first_losses(model, digits, torch.device(device)), LOSSES[device][model]
+    exact = 30 if model == "ViT" else 5
+    assert losses[:exact] == pytest.approx(pinned[:exact], abs=0.01)
+    assert sum(losses) / 30 == pytest.approx(sum(pinned) / 30, abs=0.1)
 
 
 def test_augmentation_can_be_fixed_and_the_optimiser_is_plain_adamw(data: TrainingData) -> None:
