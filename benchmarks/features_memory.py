@@ -1,9 +1,9 @@
-"""Peak memory and rate of extraction from 5,000 and from 50,000 CIFAR-10 training pictures.
+"""Peak memory and rate of extraction from 5,000 and from 50,000 CIFAR-10 training images.
 
     PAPERS_DATA=... python benchmarks/features_memory.py        # about half a minute; no model needed
 
-Claim: the memory is bounded by a batch and the features; 50,000 pictures need at most 300 MB more than 5,000. The
-network is a mean over the picture spread to 768 numbers, so that what is measured is the path around a model: reading,
+Claim: the memory is bounded by a batch and the features; 50,000 images need at most 300 MB more than 5,000. The
+network is a mean over the image spread to 768 numbers, so that what is measured is the path around a model: reading,
 decoding, hashing, resizing to 64x64, shards. Cold caches in a temporary folder, one process a size.
 
 Measured (2 cores, torch 2.14.1, CIFAR-10 as lossless WebP): peak 639 MB and 802 MB, so 163 MB more, of which the
@@ -28,7 +28,7 @@ def measure(count: int) -> dict[str, float]:
     import torch
     from torch import nn
 
-    from shared.data import load_pictures
+    from shared.data import load_images
     from shared.device import choose
     from shared.features import extract
     from shared.models.encoder import Encoder
@@ -43,13 +43,13 @@ def measure(count: int) -> dict[str, float]:
     transform = Transform((64, 64), "bilinear", (0.5,) * 3, (0.5,) * 3)
     identity = Identity("mean", "mean", "timm", DIM, transform, "-", "-")
     encoder = Encoder(identity, Mean(), choice, rebuild=lambda _: encoder)
-    pictures = load_pictures("cifar10").subset(range(count))
+    images = load_images("cifar10").subset(range(count))
     start = time.perf_counter()
-    features = extract(encoder, pictures, choice)
+    features = extract(encoder, images, choice)
     seconds = time.perf_counter() - start
     assert features.shape == (count, DIM)
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return {"pictures": count, "peak_mb": kilobytes / 1024, "pictures_a_second": count / seconds}
+    return {"images": count, "peak_mb": kilobytes / 1024, "images_a_second": count / seconds}
 
 
 def main() -> int:
@@ -66,12 +66,12 @@ def main() -> int:
         rows.append(json.loads(done.stdout))
         features = count * DIM * 4 / 2**20
         print(
-            "{pictures:6,} pictures: peak {peak_mb:6.0f} MB, {pictures_a_second:5.0f} pictures/s".format(**rows[-1]),
+            "{images:6,} images: peak {peak_mb:6.0f} MB, {images_a_second:5.0f} images/s".format(**rows[-1]),
             end="",
         )
         print(f"  (features alone: {features:.0f} MB)")
     more = rows[1]["peak_mb"] - rows[0]["peak_mb"]
-    print(f"{SIZES[1]:,} pictures need {more:.0f} MB more than {SIZES[0]:,}; claim: at most 300")
+    print(f"{SIZES[1]:,} images need {more:.0f} MB more than {SIZES[0]:,}; claim: at most 300")
     return 0 if more <= 300 else 1
 
 

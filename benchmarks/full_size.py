@@ -35,8 +35,8 @@ from shared.device import Choice
 start = time.perf_counter()
 encoder = models.load_encoder(sys.argv[1], Choice(torch.device("cpu"), getattr(torch, sys.argv[2]), "benchmark"))
 loaded = time.perf_counter() - start
-pictures = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-features = encoder.encode(pictures)
+images = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+features = encoder.encode(images)
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 print(json.dumps({
     "dim": encoder.dim, "shape": list(features.shape), "finite": bool(features.isfinite().all()),

@@ -3,7 +3,7 @@
     pip install onnxruntime onnx          # for this check only
     python benchmarks/onnx_check.py       # 20 s; writes benchmarks/onnx_check.json and the tests' reference
 
-Expected: the largest difference over all tokens of all pictures about 7e-5 (numbers up to 13), over class tokens 2e-5.
+Expected: the largest difference over all tokens of all images about 7e-5 (numbers up to 13), over class tokens 2e-5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from shared import models, paths
-from shared.data import load_pictures
+from shared.data import load_images
 from shared.device import Choice
 from shared.models import wheels
 
@@ -27,7 +27,7 @@ TOKENS = "/backbone/layernorm/Add_1_output_0"  # the graph's name for the output
 
 
 def gradient() -> np.ndarray:
-    """uint8 [224, 224, 3]: a picture that needs no file, no resizing and no random generator."""
+    """uint8 [224, 224, 3]: an image that needs no file, no resizing and no random generator."""
     y, x = np.mgrid[:224, :224]
     return np.stack([x, y, (x * y // 224 + 40 * ((x // 28 + y // 28) % 2)) % 256], axis=2).astype(np.uint8)
 
@@ -42,13 +42,13 @@ def main() -> None:
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
 
     encoder = models.load_encoder("wheel:vit-s14-saliency", Choice(torch.device("cpu"), torch.float32, "check"))
-    pets = load_pictures("pets", "test").subset(list(range(0, 1000, 67)))
+    pets = load_images("pets", "test").subset(list(range(0, 1000, 67)))
     x = encoder.prepare([gradient(), *pets.batch(range(len(pets)))])
     theirs = torch.from_numpy(session.run([TOKENS], {"input_image": x.numpy()})[0])
     with torch.inference_mode():
         ours = encoder.module.model(pixel_values=x).last_hidden_state
     result = {
-        "pictures": len(x),
+        "images": len(x),
         "tokens": list(theirs.shape),
         "largest number": float(theirs.abs().max()),
         "largest difference, all tokens": float((ours - theirs).abs().max()),
@@ -56,15 +56,15 @@ def main() -> None:
         "smallest cosine, class tokens": float(
             torch.cosine_similarity(ours[:, 0].double(), theirs[:, 0].double()).min()
         ),
-        "pictures_fingerprint": pets.fingerprint,
+        "images_fingerprint": pets.fingerprint,
         "versions": {name: version(name) for name in ("onnxruntime", "onnx", "torch", "transformers")},
     }
     print(json.dumps(result, indent=2))
     paths.atomic_write(HERE / "onnx_check.json", json.dumps(result, indent=2) + "\n")
     reference = {
-        "what": "class token of wheel:vit-s14-saliency on the picture gradient(), by onnxruntime on the wheel's graph",
+        "what": "class token of wheel:vit-s14-saliency on the image gradient(), by onnxruntime on the wheel's graph",
         "onnx_sha256": hashlib.sha256(data).hexdigest(),
-        "picture_sha256": hashlib.sha256(gradient().tobytes()).hexdigest(),
+        "image_sha256": hashlib.sha256(gradient().tobytes()).hexdigest(),
         "class_token": [round(float(value), 6) for value in theirs[0, 0]],
     }
     paths.atomic_write(REFERENCE, json.dumps(reference) + "\n")

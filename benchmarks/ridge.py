@@ -4,7 +4,7 @@
     python benchmarks/ridge.py                                  all eight cells and the table of solvers: 15 minutes
 
 The work of one cell is what `vit_part4_fewshot.py` asks of one model on one data set: 4 k x 5 draws x 9 lambdas scored
-on the selection pictures, then the chosen lambda's draws on the test pictures. Features are float32, random with a
+on the selection images, then the chosen lambda's draws on the test images. Features are float32, random with a
 common part, class differences and a decaying spectrum, as encoders give them. Peers:
 
     numpy, torch     (X'X + lambda I)^-1 X'Y, d x d, float64, one solve a lambda (X'X once a draw)
@@ -13,7 +13,7 @@ common part, class differences and a decaying spectrum, as encoders give them. P
                      way of big_vision's `fewshot_lsr`)
 
 Rounds are interleaved; the median is reported, and the ratio of medians. Each peer's predicted classes are compared
-with ours for every picture, and the scores' relative error is against the torch solve. Results are merged into
+with ours for every image, and the scores' relative error is against the torch solve. Results are merged into
 benchmarks/ridge.json; benchmarks/ridge.md is written from it.
 """
 
@@ -40,7 +40,7 @@ from shared.provenance import machine
 HERE = Path(__file__).parent
 LAMBDAS = [10.0**i for i in range(-4, 5)]
 SHOTS, DRAWS, POOL = (1, 2, 5, 10), 5, 20
-# classes, selection and test pictures; the article's models have 2 x 768, 2 x 1,024, 1 x 1,280 and 2 x 2,048 features
+# classes, selection and test images; the article's models have 2 x 768, 2 x 1,024, 1 x 1,280 and 2 x 2,048 features
 DATA = {"CIFAR-100": (100, 500, 1000), "Oxford-IIIT Pets": (37, 185, 1110)}
 DIMS = {768: 2, 1024: 2, 1280: 1, 2048: 2}
 

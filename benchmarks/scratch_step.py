@@ -2,9 +2,9 @@
 
     python benchmarks/scratch_step.py                   about 6 minutes on two quiet cores
 
-The usual loop: PIL pictures in a DataLoader with two workers, torchvision's RandomCrop, RandomHorizontalFlip, ToTensor,
-Normalize on each picture, float32, AdamW as it comes (neither fused nor channels_last). Ours: the variants of
-`vit_part4_scratch.py`. Networks and batch size (128) are the article's, pictures are random.
+The usual loop: PIL images in a DataLoader with two workers, torchvision's RandomCrop, RandomHorizontalFlip, ToTensor,
+Normalize on each image, float32, AdamW as it comes (neither fused nor channels_last). Ours: the variants of
+`vit_part4_scratch.py`. Networks and batch size (128) are the article's, images are random.
 
 Every way has a process of its own, as a user's training has: ours tells the allocator to keep freed memory, from which
 the usual loop must not gain. Rounds are interleaved (every way takes its steps in turn while the others wait), medians
@@ -59,10 +59,10 @@ class Config:
 
 
 class Usual(Dataset):
-    """Pictures as a torchvision data set holds them: PIL, transformed one by one."""
+    """Images as a torchvision data set holds them: PIL, transformed one by one."""
 
-    def __init__(self, pictures: torch.Tensor, labels: torch.Tensor, augment: bool) -> None:
-        self.pictures = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in pictures]
+    def __init__(self, images: torch.Tensor, labels: torch.Tensor, augment: bool) -> None:
+        self.images = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in images]
         self.labels = labels.tolist()
         random = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()] if augment else []
         self.transform = transforms.Compose([*random, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
@@ -71,16 +71,16 @@ class Usual(Dataset):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.transform(self.pictures[index]), self.labels[index]
+        return self.transform(self.images[index]), self.labels[index]
 
 
 def usual_loop(
-    name: str, pictures: torch.Tensor, labels: torch.Tensor, order: list[int], augment: bool
+    name: str, images: torch.Tensor, labels: torch.Tensor, order: list[int], augment: bool
 ) -> Iterator[float]:
     """Yields a step's loss; the recipe's schedule, the same initial weights as ours."""
     recipe, model = Recipe(), scratch_models.build(name, attention="sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
-    loader = DataLoader(Usual(pictures, labels, augment), batch_size=recipe.batch, sampler=order, num_workers=2)
+    loader = DataLoader(Usual(images, labels, augment), batch_size=recipe.batch, sampler=order, num_workers=2)
     for step, (x, y) in enumerate(loader):
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate(step)
@@ -92,7 +92,7 @@ def usual_loop(
 
 
 def our_loop(name: str, variant: str, data: scratch_data.TrainingData, augment: bool = True) -> Iterator[float]:
-    extra = {} if augment else {"augment": lambda pictures, draws, pad: pictures}
+    extra = {} if augment else {"augment": lambda images, draws, pad: images}
     trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
     while True:
         trainer.step()
@@ -100,12 +100,12 @@ def our_loop(name: str, variant: str, data: scratch_data.TrainingData, augment: 
 
 
 def material() -> scratch_data.TrainingData:
-    """1,000 random pictures to train on, 5,000 to validate."""
+    """1,000 random images to train on, 5,000 to validate."""
     generator = torch.Generator().manual_seed(0)
-    pictures = torch.randint(0, 256, (1000, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    images = torch.randint(0, 256, (1000, 3, 32, 32), dtype=torch.uint8, generator=generator)
     labels = torch.arange(1000) % 10
-    test = scratch_data.Arrays(pictures.repeat(5, 1, 1, 1), labels.repeat(5))
-    return scratch_data.TrainingData(scratch_data.Arrays(pictures, labels), test, test, MEAN, STD, 10)
+    test = scratch_data.Arrays(images.repeat(5, 1, 1, 1), labels.repeat(5))
+    return scratch_data.TrainingData(scratch_data.Arrays(images, labels), test, test, MEAN, STD, 10)
 
 
 def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
@@ -114,7 +114,7 @@ def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
     if way != "usual":
         return our_loop(name, way, data, augment)
     order = np.concatenate([scratch_data.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
-    return usual_loop(name, data.train.pictures, data.train.labels, order, augment)
+    return usual_loop(name, data.train.images, data.train.labels, order, augment)
 
 
 def serve(name: str, way: str, threads: int, asked: Connection) -> None:
@@ -161,23 +161,23 @@ def timed(name: str, ways: list[str], rounds: int) -> dict[str, list[float]]:
     return times
 
 
-def augmentation(pictures: torch.Tensor) -> dict[str, float]:
-    """Milliseconds for a batch of 128: one gather, the same per picture on tensors, torchvision on PIL pictures."""
-    batch = pictures[:128]
+def augmentation(images: torch.Tensor) -> dict[str, float]:
+    """Milliseconds for a batch of 128: one gather, the same per image on tensors, torchvision on PIL images."""
+    batch = images[:128]
     draws = scratch_data.draw_augmentation(0, 128, 0, 4)
     pil = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in batch]
     usual = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
 
-    def per_picture() -> torch.Tensor:
+    def per_image() -> torch.Tensor:
         padded = F.pad(batch, (4, 4, 4, 4))
         crops = [p[:, t : t + 32, x : x + 32] for p, t, x in zip(padded, draws.top, draws.left, strict=True)]
         return torch.stack([c.flip(-1) if f else c for c, f in zip(crops, draws.flip, strict=True)])
 
-    assert torch.equal(per_picture(), scratch_data.crop_flip(batch, draws, 4))
+    assert torch.equal(per_image(), scratch_data.crop_flip(batch, draws, 4))
     ways: dict[str, Callable[[], object]] = {
         "one gather": lambda: scratch_data.crop_flip(batch, scratch_data.draw_augmentation(0, 128, 0, 4), 4),
-        "per picture, tensors": per_picture,
-        "per picture, torchvision on PIL": lambda: [usual(p) for p in pil],
+        "per image, tensors": per_image,
+        "per image, torchvision on PIL": lambda: [usual(p) for p in pil],
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(101):
@@ -189,7 +189,7 @@ def augmentation(pictures: torch.Tensor) -> dict[str, float]:
 
 
 def evaluation(name: str, variant: str, data: scratch_data.TrainingData) -> float:
-    """Seconds to score 5,000 pictures, the median of three."""
+    """Seconds to score 5,000 images, the median of three."""
     trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
     times = []
     for _ in range(4):
@@ -230,7 +230,7 @@ def report(result: dict) -> str:
             if f"evaluation {variant}" in entry:
                 e = entry[f"evaluation {variant}"]
                 lines.append(
-                    f"- {name}, {variant}: scoring 5,000 pictures takes {e['seconds']:.1f} s, "
+                    f"- {name}, {variant}: scoring 5,000 images takes {e['seconds']:.1f} s, "
                     f"{100 * e['share_of_run_each']:.2f} % of a run; the eleven times of a run "
                     f"{100 * e['share_of_run_all_eleven']:.1f} %."
                 )
@@ -252,8 +252,8 @@ def main(config: Config) -> None:
     path = HERE / "scratch_step.json"
     result = json.loads(path.read_text()) if path.exists() else {"models": {}}
     result |= {"machine": machine(), "torch": torch.__version__, "threads": torch.get_num_threads()}
-    result["augmentation_ms"] = ways = augmentation(data.train.pictures)
-    print("augmentation of 128 pictures, ms:", ways)
+    result["augmentation_ms"] = ways = augmentation(data.train.images)
+    print("augmentation of 128 images, ms:", ways)
     for name in config.models:
         times = timed(name, ["usual", *VARIANTS], config.rounds)
         seconds = {way: statistics.median(values) for way, values in times.items()}

@@ -1,1 +1,1 @@
-"""The library that every paper uses: pictures, models, features, ridge, records, verdicts. It knows no paper."""
+"""The library that every paper uses: images, models, features, ridge, records, verdicts. It knows no paper."""

@@ -37,7 +37,7 @@ def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
         except BaseException as error:  # whatever happens in the thread is the consumer's to raise
             put((None, error))
 
-    thread = threading.Thread(target=make, name="pictures", daemon=True)
+    thread = threading.Thread(target=make, name="images", daemon=True)
     thread.start()
     try:
         while True:
@@ -55,9 +55,9 @@ def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
 class Progress:
     """A bar on a terminal; elsewhere one line with the expected time when it will take more than a minute."""
 
-    def __init__(self, name: str, pictures: int, *, quiet: bool) -> None:
-        self.name, self.left, self.quiet = name, pictures, quiet
-        self.bar = tqdm(total=pictures, desc=name, unit=" pictures", disable=True if quiet else None, leave=False)
+    def __init__(self, name: str, images: int, *, quiet: bool) -> None:
+        self.name, self.left, self.quiet = name, images, quiet
+        self.bar = tqdm(total=images, desc=name, unit=" images", disable=True if quiet else None, leave=False)
         self.start, self.computed, self.told = 0.0, 0, quiet
 
     def __enter__(self) -> Progress:
@@ -66,19 +66,19 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.bar.close()
 
-    def skip(self, pictures: int) -> None:
-        self.left -= pictures
-        self.bar.update(pictures)
+    def skip(self, images: int) -> None:
+        self.left -= images
+        self.bar.update(images)
 
-    def done(self, pictures: int) -> None:
-        self.left -= pictures
-        self.bar.update(pictures)
+    def done(self, images: int) -> None:
+        self.left -= images
+        self.bar.update(images)
         if not self.start:  # the first batch pays for loading and compiling: it is not timed
             self.start = time.perf_counter()
             return
-        self.computed += pictures
+        self.computed += images
         if not self.told and self.bar.disable:
             seconds = (time.perf_counter() - self.start) / self.computed * self.left
             if seconds > 60:
-                print(f"{self.name}: {self.left} pictures to go, about {seconds / 60:.0f} min", file=sys.stderr)
+                print(f"{self.name}: {self.left} images to go, about {seconds / 60:.0f} min", file=sys.stderr)
         self.told = True

@@ -1,4 +1,4 @@
-"""Labelled pictures by name: `load_pictures("cifar10", "train")`.
+"""Labelled images by name: `load_images("cifar10", "train")`.
 
 Looked for in this order: a folder of the user's own, the mirror root (`--data-root` or `PAPERS_DATA`, laid out
 `<hub repository>/<path in it>`), the Hugging Face hub's cache, the network. What cannot be had is an error that says
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 
-from shared import hub, paths, pictures
+from shared import hub, images, paths
 from shared.errors import UserError
 from shared.sources import Source, digits_source, folder_source, parquet_source
 
@@ -37,12 +37,12 @@ IMAGENETTE_NAMES = {
 
 @dataclass(frozen=True)
 class HubSet:
-    """A data set of the hub: where its parquet files lie, the commit they are read at, and how many pictures it has."""
+    """A data set of the hub: where its parquet files lie, the commit they are read at, and how many images it has."""
 
     repository: str
     folder: str
     revision: str | None  # a commit; None reads the newest one and names it in the source
-    pictures: dict[str, int]
+    images: dict[str, int]
 
 
 HUB_SETS = {
@@ -57,10 +57,10 @@ HUB_SETS = {
 }
 
 
-def load_pictures(
+def load_images(
     name: str, split: str = "train", *, root: Path | None = None, revision: str | None = None, label: str | None = None
-) -> PictureSet:
-    """The pictures of a split.
+) -> ImageSet:
+    """The images of a split.
 
     name: "cifar10", "cifar100", "pets", "imagenette" (splits train, validation, ilsvrc_val), "digits", a hub repository
     "<owner>/<name>" or "<owner>/<name>:<configuration>", or the path of a folder with one sub-folder a class (see
@@ -70,7 +70,7 @@ def load_pictures(
     UserError when the data set, the split or a file of it is not to be had.
     """
     source = _find(name, split, Path(root) if root else paths.data_root(), revision, label)
-    return PictureSet(name, source)
+    return ImageSet(name, source)
 
 
 def _find(name: str, split: str, root: Path | None, revision: str | None, label: str | None) -> Source:
@@ -81,9 +81,9 @@ def _find(name: str, split: str, root: Path | None, revision: str | None, label:
     known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
     if known:
         repository, folder, revision = known.repository, known.folder, revision or known.revision
-        split = {"val": "validation"}.get(split, split) if "validation" in known.pictures else split
-        if split not in known.pictures:
-            raise UserError(f"{name}: no split {split}; it has {', '.join(known.pictures)}")
+        split = {"val": "validation"}.get(split, split) if "validation" in known.images else split
+        if split not in known.images:
+            raise UserError(f"{name}: no split {split}; it has {', '.join(known.images)}")
     else:
         repository, _, folder = name.partition(":")
         if repository.count("/") != 1 or not all(repository.split("/")):
@@ -92,14 +92,14 @@ def _find(name: str, split: str, root: Path | None, revision: str | None, label:
     imagenette = known is not None and known is HUB_SETS["imagenette"]
     if imagenette and not hub.in_mirror(root, repository):
         source = hub.torchvision_imagenette(split)
-        if len(source.labels) != known.pictures[split]:
-            found = f"{len(source.labels):,} of {known.pictures[split]:,} pictures"
+        if len(source.labels) != known.images[split]:
+            found = f"{len(source.labels):,} of {known.images[split]:,} images"
             raise UserError(f"{source.words}: {found} of {split}; delete the folder to have it fetched again")
     else:
         files, words = hub.parquet_files(repository, folder, split, root=root, revision=revision)
         source = parquet_source(files, split, words, label=label)
-        if known and len(source.labels) != known.pictures[split]:
-            source.stand_in = f"copy with {len(source.labels):,} of {known.pictures[split]:,} pictures"
+        if known and len(source.labels) != known.images[split]:
+            source.stand_in = f"copy with {len(source.labels):,} of {known.images[split]:,} images"
         elif imagenette:
             source.stand_in = "parquet copy, not the 160-pixel files of torchvision"
     if imagenette:
@@ -107,14 +107,14 @@ def _find(name: str, split: str, root: Path | None, revision: str | None, label:
     return source
 
 
-class PictureSet:
-    """Labelled pictures in a fixed order, decoded when asked for.
+class ImageSet:
+    """Labelled images in a fixed order, decoded when asked for.
 
     name, split, source (where they come from, in words); labels int64 [n]; class_names, in normal form
     (`sources.normal_name`), and class_ids, as the source spells them, both in label order; names, the n file names;
-    stand_in, None or why these are not the pictures that `name` says.
+    stand_in, None or why these are not the images that `name` says.
 
-    Parts made by `subset` share decoded pictures and hashes, so a picture is decoded once in a process.
+    Parts made by `subset` share decoded images and hashes, so an image is decoded once in a process.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class PictureSet:
         return [self._source.names[row] for row in self._rows]
 
     def where(self, index: int) -> str:
-        """File and row of a picture, for messages."""
+        """File and row of an image, for messages."""
         return self._source.rows.where(int(self._rows[index]))
 
-    def picture(self, index: int) -> np.ndarray:
+    def image(self, index: int) -> np.ndarray:
         """uint8 [H, W, 3]."""
         return self.batch([index])[0]
 
@@ -155,7 +155,7 @@ class PictureSet:
             yield self.batch(slice(start, start + size))
 
     def arrays(self) -> np.ndarray:
-        """uint8 [n, H, W, 3]. UserError when the pictures have different sizes."""
+        """uint8 [n, H, W, 3]. UserError when the images have different sizes."""
         result = None
         for start, batch in zip(range(0, len(self), 512), self.batches(512), strict=True):
             if result is None:
@@ -163,26 +163,26 @@ class PictureSet:
             for index, pixels in enumerate(batch, start):
                 if pixels.shape != result.shape[1:]:
                     raise UserError(
-                        f"{self.where(index)}: {pixels.shape[1]}x{pixels.shape[0]} pixels where the first picture has "
-                        f"{result.shape[2]}x{result.shape[1]}; bring all pictures to one size"
+                        f"{self.where(index)}: {pixels.shape[1]}x{pixels.shape[0]} pixels where the first image has "
+                        f"{result.shape[2]}x{result.shape[1]}; bring all images to one size"
                     )
                 result[index] = pixels
         return np.empty((0, 0, 0, 3), np.uint8) if result is None else result
 
-    def subset(self, indices: Sequence[int] | np.ndarray | slice) -> PictureSet:
-        """The pictures at `indices`, in that order."""
-        return PictureSet(self.name, self._source, self._rows[_as_index(indices)], self._shared)
+    def subset(self, indices: Sequence[int] | np.ndarray | slice) -> ImageSet:
+        """The images at `indices`, in that order."""
+        return ImageSet(self.name, self._source, self._rows[_as_index(indices)], self._shared)
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256, in order, over each picture's 32-byte content hash and its label as eight little-endian bytes."""
+        """sha256, in order, over each image's 32-byte content hash and its label as eight little-endian bytes."""
         whole = hashlib.sha256()
         for content, label in zip(self.digests(), self.labels.astype("<i8"), strict=True):
             whole.update(content.tobytes() + label.tobytes())
         return whole.hexdigest()
 
     def content_hashes(self) -> list[str]:
-        """sha256 of each decoded picture (`pictures.digest`), in hex: equal for exact duplicates."""
+        """sha256 of each decoded image (`images.digest`), in hex: equal for exact duplicates."""
         return [content.tobytes().hex() for content in self.digests()]
 
     def digests(self, *, save: bool = True) -> np.ndarray:
@@ -193,7 +193,7 @@ class PictureSet:
         return self._shared.digests(self._rows, save)
 
     def fetch(self) -> None:
-        """Decode ahead of `batch`, each picture once and in the source's order, whatever the order here."""
+        """Decode ahead of `batch`, each image once and in the source's order, whatever the order here."""
         self._shared.fetch(self._rows)
 
     def learn(self, digests: np.ndarray) -> None:
@@ -210,20 +210,20 @@ def _as_index(indices: Sequence[int] | np.ndarray | slice) -> np.ndarray | slice
 
 
 class _Shared:
-    """What all parts of a source share: decoded pictures, and content hashes that outlive the process.
+    """What all parts of a source share: decoded images, and content hashes that outlive the process.
 
     The hashes lie in the cache folder under the identity (path, size, time of change) of the source's files, after
-    their own sha256. So a run from cached features needs no picture, only this file.
+    their own sha256. So a run from cached features needs no image, only this file.
     """
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._store = pictures.PixelStore()
+        self._store = images.PixelStore()
         self._hashes = np.zeros((len(source.labels), 32), np.uint8)  # all zero: not known
         self._unsaved = False
         self._file = None
         if source.rows.identity:
-            code = pictures.__name__, PIL.__version__, paths.sha256_file(Path(pictures.__file__))
+            code = images.__name__, PIL.__version__, paths.sha256_file(Path(images.__file__))
             key = hashlib.sha256(repr((source.rows.identity, code)).encode()).hexdigest()
             self._file = paths.cache_dir() / "hashes" / f"{key[:24]}.bin"
             self._load()
@@ -235,7 +235,7 @@ class _Shared:
         return found
 
     def fetch(self, rows: np.ndarray) -> None:
-        """Decode what is neither in the store nor hashed; only a picture a thread is in memory at a time."""
+        """Decode what is neither in the store nor hashed; only an image a thread is in memory at a time."""
         known = self._hashes[rows].any(axis=1)
         here = [self._file is None or self._store.has(int(row)) for row in rows]
         needed = [row for row, *ready in zip(rows, known, here, strict=True) if not all(ready)]
@@ -253,16 +253,16 @@ class _Shared:
                 use(number, self._decode_one(int(rows[number]), data))
 
             jobs = list(zip(block.tolist(), encoded, strict=True))
-            pictures.in_parallel(one, jobs, small=sum(map(len, encoded)) < 4096 * len(encoded))
+            images.in_parallel(one, jobs, small=sum(map(len, encoded)) < 4096 * len(encoded))
 
     def _decode_one(self, row: int, data: bytes | np.ndarray) -> np.ndarray:
         if isinstance(data, np.ndarray):
             pixels = data.copy()
         else:
-            pixels = pictures.decode(data, self._source.rows.where(row))
+            pixels = images.decode(data, self._source.rows.where(row))
             self._store.put(row, pixels)
         if not self._hashes[row].any():
-            self._hashes[row] = np.frombuffer(pictures.digest(pixels), np.uint8)
+            self._hashes[row] = np.frombuffer(images.digest(pixels), np.uint8)
             self._unsaved = True
         return pixels
 

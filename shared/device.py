@@ -2,7 +2,7 @@
 
 The precision policy: float16 on CUDA (features are checked for overflow and recomputed, see `shared.features`);
 bfloat16 on a CPU whose matrix units take it (AMX or AVX512-BF16: 4x to 5x the float32 rate, cosine to float32 at least
-0.9998); float32 everywhere else. Apple's MPS is used only after it has agreed with the CPU on a few pictures.
+0.9998); float32 everywhere else. Apple's MPS is used only after it has agreed with the CPU on a few images.
 
 Also the process's place in a `torchrun` job, since that decides which CUDA device is its own.
 """
@@ -92,8 +92,8 @@ def _device(asked: str) -> tuple[torch.device, str]:
         if torch.backends.mps.is_available():
             error = disagreement(torch.device("mps"))
             if error <= MPS_TOLERANCE:
-                return torch.device("mps"), f"mps: agrees with the CPU on four pictures (relative error {error:.1e})"
-            return torch.device("cpu"), f"cpu: MPS is there but wrong on four pictures (relative error {error:.1e})"
+                return torch.device("mps"), f"mps: agrees with the CPU on four images (relative error {error:.1e})"
+            return torch.device("cpu"), f"cpu: MPS is there but wrong on four images (relative error {error:.1e})"
         return torch.device("cpu"), "cpu: no CUDA or MPS device"
     if kind == "cpu":
         return torch.device("cpu"), "cpu: asked for"
@@ -109,8 +109,8 @@ def _device(asked: str) -> tuple[torch.device, str]:
             raise UserError("--device mps: torch sees no MPS device; use --device cpu or auto")
         error = disagreement(torch.device("mps"))
         if error > MPS_TOLERANCE:
-            raise UserError(f"--device mps: wrong on four pictures (relative error {error:.1e}); use --device cpu")
-        return torch.device("mps"), f"mps: asked for, agrees with the CPU on four pictures (relative error {error:.1e})"
+            raise UserError(f"--device mps: wrong on four images (relative error {error:.1e}); use --device cpu")
+        return torch.device("mps"), f"mps: asked for, agrees with the CPU on four images (relative error {error:.1e})"
     raise UserError(f"--device {asked}: expected auto, cpu, cuda, cuda:N or mps")
 
 
@@ -150,24 +150,24 @@ def bf16_unit() -> str | None:
 def disagreement(device: torch.device) -> float:
     """Largest difference between `device` and the CPU, in float32, relative to the CPU's largest value.
 
-    Four fixed random pictures go through the operations that the encoders are made of: antialiased resize, patch
+    Four fixed random images go through the operations that the encoders are made of: antialiased resize, patch
     convolution, layer norm, attention, GELU, strided convolution and pooling. A failure on the device is infinite.
     """
     generator = torch.Generator().manual_seed(0)
-    pictures = torch.rand(4, 3, 40, 48, generator=generator)
+    images = torch.rand(4, 3, 40, 48, generator=generator)
     weights = [torch.randn(*shape, generator=generator) * 0.2 for shape in ((32, 3, 8, 8), (96, 32), (32, 32, 3, 3))]
-    expected = _small_network(pictures, weights)
+    expected = _small_network(images, weights)
     try:
-        measured = _small_network(pictures.to(device), [weight.to(device) for weight in weights]).cpu()
+        measured = _small_network(images.to(device), [weight.to(device) for weight in weights]).cpu()
     except RuntimeError:  # NotImplementedError, a missing kernel, is one of these
         return float("inf")
     error = float((measured - expected).abs().max() / expected.abs().max())
     return error if error == error else float("inf")
 
 
-def _small_network(pictures: Tensor, weights: list[Tensor]) -> Tensor:
+def _small_network(images: Tensor, weights: list[Tensor]) -> Tensor:
     patch, attention, convolution = weights
-    x = F.interpolate(pictures, size=(32, 32), mode="bilinear", antialias=True)
+    x = F.interpolate(images, size=(32, 32), mode="bilinear", antialias=True)
     tokens = F.layer_norm(F.conv2d(x, patch, stride=8).flatten(2).transpose(1, 2), (32,))
     q, k, v = (tokens @ attention.T).chunk(3, dim=-1)
     tokens = tokens + F.gelu(F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0])

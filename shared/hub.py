@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shared import paths
 from shared.errors import UserError
-from shared.sources import Source, picture_files_source
+from shared.sources import Source, image_files_source
 
 WAY_OUT = "set PAPERS_DATA or --data-root to a mirror (<root>/<owner>/<name>/...), or connect to the network"
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -124,7 +124,7 @@ def _download(repository: str, folder: str, split: str, revision: str | None) ->
 def torchvision_imagenette(split: str) -> Source:
     """Imagenette at 160 pixels (shortest side) with its own file names, kept in the cache folder.
 
-    ilsvrc_val: the ILSVRC2012_val_* files of both parts, the 500 ImageNet validation pictures of the ten classes.
+    ilsvrc_val: the ILSVRC2012_val_* files of both parts, the 500 ImageNet validation images of the ten classes.
     """
     home = paths.cache_dir() / "imagenette"
     parts = {"train": ["train"], "validation": ["val"], "ilsvrc_val": ["train", "val"]}[split]
@@ -138,7 +138,7 @@ def torchvision_imagenette(split: str) -> Source:
         wnid: sorted((f for d in folders for f in (d / wnid).glob(f"{prefix}*.JPEG")), key=lambda file: file.name)
         for wnid in wnids
     }
-    return picture_files_source(classes, split, f"torchvision Imagenette 160px in {home}", home)
+    return image_files_source(classes, split, f"torchvision Imagenette 160px in {home}", home)
 
 
 def _download_imagenette(home: Path, part: str) -> None:

@@ -36,7 +36,7 @@ class Number:
 
     printed     the string as printed ("53.9", "+0.22", "1,250", "31M", "fits"); all else follows from it
     std         the printed spread, in the same unit (a string), over `n` repeats
-    pictures    size of the test set that a percentage was scored on
+    images    size of the test set that a percentage was scored on
     tolerance   overrides the rule in `shared.verdict`; needs `tolerance_reason`
     source      "<paper>/<experiment>": the file it stands in
     """
@@ -46,7 +46,7 @@ class Number:
     unit: str = ""
     std: str | None = None
     n: int | None = None
-    pictures: int | None = None
+    images: int | None = None
     tolerance: float | None = None
     tolerance_reason: str | None = None
     note: str = ""
@@ -197,7 +197,7 @@ class _Checker:
             f"{id}/std",
             "a numeral in quotes or null",
         )
-        for key in ("n", "pictures"):
+        for key in ("n", "images"):
             count = values.get(key)
             self(count is None or (type(count) is int and count > 0), f"{id}/{key}", "a positive integer")
         tolerance = values.get("tolerance")

@@ -106,11 +106,11 @@ class Record:
         self._device = {"device": device, "dtype": dtype, "reason": reason}
 
     def use_data(
-        self, name: str, *, split: str, source: str, pictures: int, fingerprint: str, stand_in: str | None = None
+        self, name: str, *, split: str, source: str, images: int, fingerprint: str, stand_in: str | None = None
     ) -> None:
-        """Pictures used; `fingerprint` is a sha256 over them and their labels, in order."""
+        """Images used; `fingerprint` is a sha256 over them and their labels, in order."""
         self._data.append(
-            {"name": name, "split": split, "source": source, "pictures": pictures, "fingerprint": fingerprint,
+            {"name": name, "split": split, "source": source, "images": images, "fingerprint": fingerprint,
              "stand_in": stand_in}
         )  # fmt: skip
 
@@ -131,9 +131,9 @@ class Record:
     # what the report shows besides the verdicts -------------------------------------------------------------------
 
     def figure(self, path: Path, caption: str, *, kind: Literal["figure", "gallery"] = "figure") -> None:
-        """A picture that was written below `directory`. The first one is the answer to `question`.
+        """An image that was written below `directory`. The first one is the answer to `question`.
 
-        The caption is also the picture's alternative text. `gallery`: photographs, shown at full width.
+        The caption is also the image's alternative text. `gallery`: photographs, shown at full width.
         """
         self._figures.append({"path": self._below(path), "caption": caption, "kind": kind})
 

@@ -12,34 +12,34 @@ from pathlib import Path
 import numpy as np
 
 from shared import paths
-from shared.data import PictureSet
+from shared.data import ImageSet
 
-SHARD = 256  # pictures
+SHARD = 256  # images
 
 
 @dataclass
 class Shard:
-    """The features of SHARD consecutive pictures; `notes` are what a reader of them has to know."""
+    """The features of SHARD consecutive images; `notes` are what a reader of them has to know."""
 
     number: int
     features: np.ndarray  # float32 [at most SHARD, dim]
     notes: list[str]
 
 
-def count(pictures: PictureSet) -> int:
-    """How many shards the pictures make."""
-    return -(-len(pictures) // SHARD)
+def count(images: ImageSet) -> int:
+    """How many shards the images make."""
+    return -(-len(images) // SHARD)
 
 
-def part(pictures: PictureSet, number: int) -> slice:
-    """The pictures of shard `number`."""
-    return slice(number * SHARD, min((number + 1) * SHARD, len(pictures)))
+def part(images: ImageSet, number: int) -> slice:
+    """The images of shard `number`."""
+    return slice(number * SHARD, min((number + 1) * SHARD, len(images)))
 
 
 class Folder:
-    """The shards of one recipe (see `features.recipe`), for any pictures.
+    """The shards of one recipe (see `features.recipe`), for any images.
 
-    A shard's file name is the sha256 of the recipe and its pictures' content hashes, so whatever changes the numbers
+    A shard's file name is the sha256 of the recipe and its images' content hashes, so whatever changes the numbers
     leads to another file. `about.json` has the recipe for a human reader.
     """
 
@@ -51,12 +51,12 @@ class Folder:
         if not (self.path / "about.json").exists():
             paths.atomic_write(self.path / "about.json", about)
 
-    def file(self, pictures: PictureSet, number: int) -> Path:
-        """Decodes the shard's pictures if they were never decoded on this machine."""
-        content = pictures.subset(part(pictures, number)).digests(save=False)
+    def file(self, images: ImageSet, number: int) -> Path:
+        """Decodes the shard's images if they were never decoded on this machine."""
+        content = images.subset(part(images, number)).digests(save=False)
         return self.path / f"{hashlib.sha256(self._key + content.tobytes()).hexdigest()[:32]}.safetensors"
 
-    def write(self, pictures: PictureSet, shard: Shard) -> None:
+    def write(self, images: ImageSet, shard: Shard) -> None:
         """Atomic; the same shard gives the same bytes."""
         from safetensors.numpy import save
 
@@ -64,20 +64,20 @@ class Folder:
         # One entry only: safetensors writes several in an order that changes from run to run.
         about = {"sha256": hashlib.sha256(features).hexdigest(), "notes": shard.notes}
         content = save({"features": features}, {"about": json.dumps(about)})
-        paths.atomic_write(self.file(pictures, shard.number), content)
+        paths.atomic_write(self.file(images, shard.number), content)
 
-    def read(self, pictures: PictureSet, number: int, dim: int) -> Shard | None:
+    def read(self, images: ImageSet, number: int, dim: int) -> Shard | None:
         """None when there is no such shard. ValueError when its file is damaged or its checksum does not fit."""
         from safetensors import SafetensorError, safe_open
 
-        path = self.file(pictures, number)
+        path = self.file(images, number)
         if not path.exists():
             return None
         try:
             with safe_open(path, framework="numpy") as file:
                 about = json.loads(file.metadata()["about"])
                 features = file.get_tensor("features")
-            rows = part(pictures, number)
+            rows = part(images, number)
             expected = (rows.stop - rows.start, dim), np.dtype(np.float32), about["sha256"]
             if (features.shape, features.dtype, hashlib.sha256(features).hexdigest()) == expected:
                 return Shard(number, features, list(about["notes"]))
@@ -86,11 +86,11 @@ class Folder:
         raise ValueError(f"{path}: damaged")
 
 
-def exchange(own: dict[int, Shard], pictures: PictureSet) -> Iterator[Shard]:
+def exchange(own: dict[int, Shard], images: ImageSet) -> Iterator[Shard]:
     """The other processes' shards, by torch.distributed, in turns of one shard a process.
 
-    `own` are this process's, number % world == rank. The pictures' content hashes travel along, so no process reads
-    pictures that another has read.
+    `own` are this process's, number % world == rank. The images' content hashes travel along, so no process reads
+    images that another has read.
     """
     import torch.distributed as dist
 
@@ -98,15 +98,15 @@ def exchange(own: dict[int, Shard], pictures: PictureSet) -> Iterator[Shard]:
         dist.init_process_group("gloo")
     group = None if "gloo" in dist.get_backend() else dist.new_group(backend="gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    for turn in range(-(-count(pictures) // world)):
+    for turn in range(-(-count(images) // world)):
         number = turn * world + rank
         mine = None
         if number in own:
-            mine = own[number], pictures.subset(part(pictures, number)).digests(save=False)
+            mine = own[number], images.subset(part(images, number)).digests(save=False)
         everyones: list[tuple[Shard, np.ndarray] | None] = [None] * world
         dist.all_gather_object(everyones, mine, group=group)
         for other, theirs in enumerate(everyones):
             if theirs is not None and other != rank:
                 shard, content = theirs
-                pictures.subset(part(pictures, shard.number)).learn(content)
+                images.subset(part(images, shard.number)).learn(content)
                 yield shard

@@ -1,6 +1,6 @@
-"""Where the encoded pictures lie: parquet files in hub layout, a folder of picture files, or scikit-learn's digits.
+"""Where the encoded images lie: parquet files in hub layout, a folder of image files, or scikit-learn's digits.
 
-A source is read lazily: labels and names at once, the pictures' bytes only for the rows asked for.
+A source is read lazily: labels and names at once, the images' bytes only for the rows asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shared.errors import UserError
 
 
 class Rows(Protocol):
-    """Random access to pictures in a fixed order."""
+    """Random access to images in a fixed order."""
 
     identity: str  # changes when a file behind it changes
 
@@ -28,7 +28,7 @@ class Rows(Protocol):
         """Encoded bytes, or pixels (uint8 [H, W, 3]) where nothing is encoded, in the order of `rows`."""
 
     def where(self, row: int) -> str:
-        """The picture's name in an error message."""
+        """The image's name in an error message."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ def normal_name(name: str) -> str:
 
 
 def parquet_source(files: list[Path], split: str, words: str, *, label: str | None = None) -> Source:
-    """Pictures of hub parquet files: a struct column (bytes, path) with any name, an integer or text label column.
+    """Images of hub parquet files: a struct column (bytes, path) with any name, an integer or text label column.
 
     label: the label column's name; None takes `label`, else `fine_label`, else the only integer column. UserError when
     a file is damaged, a column is missing, or a label lies outside the class names.
@@ -99,7 +99,7 @@ def _image_column(file: Path, schema) -> str:
     for field in schema:
         if pa.types.is_struct(field.type) and {"bytes", "path"} <= {child.name for child in field.type}:
             return field.name
-    raise UserError(f"{file}: no picture column (a struct of bytes and path) among {', '.join(schema.names)}")
+    raise UserError(f"{file}: no image column (a struct of bytes and path) among {', '.join(schema.names)}")
 
 
 def _label_column(file: Path, schema, asked: str | None) -> str:
@@ -184,15 +184,15 @@ def file_identity(file: Path) -> list:
 def folder_source(folder: Path, split: str) -> Source:
     """A folder of the user's own: one sub-folder a class, below `train/` and `test/` when there are such folders.
 
-    Without them all pictures form one split, called "all", which answers for "train" too; a "test" is then refused,
-    since it would be the same pictures. Files are ordered by class folder, then name. UserError, with the counts, for
+    Without them all images form one split, called "all", which answers for "train" too; a "test" is then refused,
+    since it would be the same images. Files are ordered by class folder, then name. UserError, with the counts, for
     fewer than two classes, an empty class, a class in one split only, or two folders with one normal name.
     """
     splits = [name for name in ("train", "val", "validation", "test") if (folder / name).is_dir()]
     if not splits:
         if split not in ("train", "all"):
             raise UserError(f"{folder}: no {split}/ in it; make train/ and test/ with one sub-folder a class in each")
-        return picture_files_source(_classes(folder), "all", f"folder {folder}", folder)
+        return image_files_source(_classes(folder), "all", f"folder {folder}", folder)
     if split not in splits:
         raise UserError(f"{folder}: no {split}/ in it, only {', '.join(name + '/' for name in splits)}")
     found = {name: _classes(folder / name) for name in splits}
@@ -203,23 +203,23 @@ def folder_source(folder: Path, split: str) -> Source:
             counts = ", ".join(
                 f"{c}: {len(here.get(c, []))} in {split}/, {len(classes.get(c, []))} in {name}/" for c in missing
             )
-            raise UserError(f"{folder}: every class has to be in every split, but pictures of {counts}")
-    return picture_files_source(found[split], split, f"folder {folder / split}", folder / split)
+            raise UserError(f"{folder}: every class has to be in every split, but images of {counts}")
+    return image_files_source(found[split], split, f"folder {folder / split}", folder / split)
 
 
-def picture_files_source(classes: dict[str, list[Path]], split: str, words: str, folder: Path) -> Source:
-    """Picture files by class folder, in that order; `folder` is only for the messages."""
+def image_files_source(classes: dict[str, list[Path]], split: str, words: str, folder: Path) -> Source:
+    """Image files by class folder, in that order; `folder` is only for the messages."""
     names = [normal_name(name) for name in classes]
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if doubled:
         raise UserError(f"{folder}: two class folders both read as {doubled[0]!r}; rename one")
     if len(names) < 2:
-        counts = ", ".join(f"{name}: {len(files)} pictures" for name, files in classes.items()) or "no class folder"
+        counts = ", ".join(f"{name}: {len(files)} images" for name, files in classes.items()) or "no class folder"
         raise UserError(f"{folder}: at least two classes are needed, one sub-folder each, but found {counts}")
     empty = [name for name, files in classes.items() if not files]
     if empty:
         counts = ", ".join(f"{name} {len(files)}" for name, files in classes.items())
-        raise UserError(f"{folder}: no pictures in {', '.join(empty)} (pictures a class: {counts})")
+        raise UserError(f"{folder}: no images in {', '.join(empty)} (images a class: {counts})")
     files = [file for of_class in classes.values() for file in of_class]
     labels = np.repeat(np.arange(len(names)), [len(of_class) for of_class in classes.values()]).astype(np.int64)
     return Source(split, words, FileRows(files), labels, names, [file.name for file in files], list(classes))
@@ -257,7 +257,7 @@ class FileRows:
 
 
 def digits_source(split: str) -> Source:
-    """scikit-learn's embedded digits: 1,797 grey 8x8 pictures, 0..16 scaled to 0..255; the last 500 are the test split.
+    """scikit-learn's embedded digits: 1,797 grey 8x8 images, 0..16 scaled to 0..255; the last 500 are the test split.
 
     The file's order is by writer, so train and test come mostly from different hands.
     """

@@ -1,12 +1,12 @@
-"""From decoded pictures to a network's input: the suite's own transforms, each of which is one loggable string.
+"""From decoded images to a network's input: the suite's own transforms, each of which is one loggable string.
 
-A picture enters as uint8 [H, W, 3] of any size and leaves as float32 [3, h, w], resized on the device that runs the
-model, one call a picture size, so a picture's pixels never depend on its batch.
+An image enters as uint8 [H, W, 3] of any size and leaves as float32 [3, h, w], resized on the device that runs the
+model, one call an image size, so an image's pixels never depend on its batch.
 
 Resampling is antialiased and rounds to whole grey levels, as Pillow does (and with it the processors that published
-these models). On the CPU that is torch's uint8 kernel: 0.03 to 0.3 ms a picture where the float32 kernel takes 0.3 to
+these models). On the CPU that is torch's uint8 kernel: 0.03 to 0.3 ms an image where the float32 kernel takes 0.3 to
 1.9 ms, and half of the best ResNet-50's time is at stake. Other devices have no uint8 kernel: there the same two passes
-run in float32 and round after each, which gives the same picture to one grey level.
+run in float32 and round after each, which gives the same image to one grey level.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ class Transform:
         mean, std = (", ".join(f"{v:.6g}" for v in values) for values in (self.mean, self.std))
         return f"{way}, {self.interpolation} antialias, whole grey levels; (x/255 - [{mean}]) / [{std}]"
 
-    def __call__(self, pictures: torch.Tensor | Sequence[np.ndarray | torch.Tensor], device="cpu") -> torch.Tensor:
+    def __call__(self, images: torch.Tensor | Sequence[np.ndarray | torch.Tensor], device="cpu") -> torch.Tensor:
         """float32 [B, 3, h, w] on `device` from a uint8 tensor [B, 3, H, W] or a sequence of uint8 [H, W, 3].
 
         Raises `UserError` for another dtype or shape.
         """
-        return self.normalise(self.resize(pictures, device))
+        return self.normalise(self.resize(images, device))
 
-    def resize(self, pictures: torch.Tensor | Sequence[np.ndarray | torch.Tensor], device="cpu") -> torch.Tensor:
+    def resize(self, images: torch.Tensor | Sequence[np.ndarray | torch.Tensor], device="cpu") -> torch.Tensor:
         """uint8 [B, 3, h, w] on `device`: the first half of the transform, grey levels still whole."""
         import torch
 
-        if isinstance(pictures, torch.Tensor):
-            if pictures.dtype != torch.uint8 or pictures.ndim != 4 or pictures.shape[1] != 3:
-                raise UserError(f"pictures: expected uint8 [B, 3, H, W], got {pictures.dtype} {list(pictures.shape)}")
-            return self._resize(pictures.to(device))
-        # torch warns of read-only arrays (a decoder's own memory): those are copied, they are one picture each
-        writable = (p if isinstance(p, torch.Tensor) or p.flags.writeable else p.copy() for p in pictures)
-        tensors = [torch.as_tensor(picture) for picture in writable]
+        if isinstance(images, torch.Tensor):
+            if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+                raise UserError(f"images: expected uint8 [B, 3, H, W], got {images.dtype} {list(images.shape)}")
+            return self._resize(images.to(device))
+        # torch warns of read-only arrays (a decoder's own memory): those are copied, they are one image each
+        writable = (p if isinstance(p, torch.Tensor) or p.flags.writeable else p.copy() for p in images)
+        tensors = [torch.as_tensor(image) for image in writable]
         by_size: dict[torch.Size, list[int]] = {}
-        for i, picture in enumerate(tensors):
-            if picture.dtype != torch.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-                raise UserError(f"picture {i}: expected uint8 [H, W, 3], got {picture.dtype} {list(picture.shape)}")
-            by_size.setdefault(picture.shape, []).append(i)
+        for i, image in enumerate(tensors):
+            if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3:
+                raise UserError(f"image {i}: expected uint8 [H, W, 3], got {image.dtype} {list(image.shape)}")
+            by_size.setdefault(image.shape, []).append(i)
         out = torch.empty(len(tensors), 3, *self.size, dtype=torch.uint8, device=device)
         for places in by_size.values():
             batch = torch.stack([tensors[i] for i in places]).to(device)

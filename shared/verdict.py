@@ -4,7 +4,7 @@ The five verdicts
     equal           prints the same string as the publication
     agrees          not the same string, but inside the tolerance
     differs         outside the tolerance
-    not comparable  measured on a stand-in (another model, other pictures)
+    not comparable  measured on a stand-in (another model, other images)
     not run         there is no measurement
 
 The tolerance is a sum of a rounding term and a statistical term, each printed:
@@ -14,7 +14,7 @@ The tolerance is a sum of a rounding term and a statistical term, each printed:
     rounding            half a unit of the last printed digit
     published_std^2/n   the publication's own spread over n repeats, as the variance of their mean (if it prints one)
     measured_std^2/n'   the same of our repeats
-    p(100-p)/N          a percentage's binomial variance on the publication's N test pictures, and on our N' (each
+    p(100-p)/N          a percentage's binomial variance on the publication's N test images, and on our N' (each
                         side's number stands in for the other's where only one is known)
 
 A deterministic number (a count, arithmetic on a table) has no statistical term. A term that is not known is left out,
@@ -75,7 +75,7 @@ def judge(
     *,
     std: float | None = None,
     n: int = 1,
-    pictures: int | None = None,
+    images: int | None = None,
     unit: str | None = None,
     stand_in: str | None = None,
     why_not_run: str | None = None,
@@ -87,7 +87,7 @@ def judge(
     measured     the number at full precision in the publication's unit, a finished string to compare letter by
                  letter, or None: not run, for the reason `why_not_run`
     std, n       our sample standard deviation over `n` repeats, in the same unit
-    pictures     our test-set size, for the binomial term
+    images     our test-set size, for the binomial term
     unit         our unit; another one than the publication's is an error of the program: ValueError
     same_runs    the measurement is arithmetic on the published runs themselves: no statistical term
     terms        further named parts of the tolerance that follow from the measurement: the rounding of its inputs
@@ -114,7 +114,7 @@ def judge(
         return Verdict(**common, measured=text, verdict=NOT_COMPARABLE, difference=difference, reason=stand_in)
     if difference is None:
         return Verdict(**common, measured=text, verdict=DIFFERS, reason="the measurement is not a finite number")
-    tolerance = rounding_term(number) if same_runs else tolerance_terms(number, std=std, n=n, pictures=pictures)
+    tolerance = rounding_term(number) if same_runs else tolerance_terms(number, std=std, n=n, images=images)
     if number.tolerance is None:
         tolerance |= terms or {}
     if text == number.printed:
@@ -140,7 +140,7 @@ def _judge_text(number: Number, text: str, common: dict, stand_in: str | None) -
 
 
 def tolerance_terms(
-    number: Number, *, std: float | None = None, n: int = 1, pictures: int | None = None
+    number: Number, *, std: float | None = None, n: int = 1, images: int | None = None
 ) -> dict[str, float]:
     """The named terms whose sum is the tolerance, in the publication's unit (see the module's docstring)."""
     terms = rounding_term(number)
@@ -151,7 +151,7 @@ def tolerance_terms(
         variances["published spread"] = float(number.std) ** 2 / (number.n or 1)
     if std is not None:
         variances["measured spread"] = std**2 / n
-    theirs, ours = number.pictures or pictures, pictures or number.pictures
+    theirs, ours = number.images or images, images or number.images
     if theirs and number.unit == "%":
         p = min(max(number.value, 0.0), 100.0)
         variances["binomial"] = p * (100 - p) * (1 / theirs + 1 / ours)

@@ -125,8 +125,8 @@ class Browser:
 
     def screenshot(self, path: Path, *, whole: bool = False) -> None:
         """A PNG of the window, or of the whole page."""
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        Path(path).write_bytes(base64.b64decode(picture["data"]))
+        image = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        Path(path).write_bytes(base64.b64decode(image["data"]))
 
     @property
     def requests(self) -> list[str]:

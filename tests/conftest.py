@@ -16,7 +16,7 @@ for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL"):
 
 @pytest.fixture(scope="session")
 def shared_folder() -> Path:
-    """`../shared`: the article, published numbers, graphs and pictures that a user's clone does not have."""
+    """`../shared`: the article, published numbers, graphs and images that a user's clone does not have."""
     folder = ROOT.parent / "shared"
     if not (folder / "published").is_dir():
         pytest.skip("../shared is not beside this clone")
@@ -25,7 +25,7 @@ def shared_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def data_mirror(shared_folder: Path) -> Path:
-    """The mirror of real pictures (`PAPERS_DATA`)."""
+    """The mirror of real images (`PAPERS_DATA`)."""
     folder = shared_folder / "data"
     if not folder.is_dir():
         pytest.skip("../shared/data is not beside this clone")

@@ -1,6 +1,6 @@
 """Every committed result holds together: log against JSON, verdicts against the rule and the published numbers.
 
-No model, no picture and no GPU is needed: the numbers are re-checked, not measured again.
+No model, no image and no GPU is needed: the numbers are re-checked, not measured again.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def check_rule(v: dict, number: Number) -> None:
 def test_where_it_came_from_is_complete(path: Path):
     origin = Record.load(path)["provenance"]
     assert origin["git"]["commit"] and origin["packages"]["numpy"] and origin["machine"]["processor"]
-    for picture_set in origin["data"]:
-        assert re.fullmatch(r"[0-9a-f]{64}", picture_set["fingerprint"]) and picture_set["pictures"] > 0
+    for image_set in origin["data"]:
+        assert re.fullmatch(r"[0-9a-f]{64}", image_set["fingerprint"]) and image_set["images"] > 0
     for model in origin["models"]:
         assert model["preprocessing"], model
 

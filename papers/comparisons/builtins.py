@@ -31,7 +31,7 @@ def _tokens(length: int) -> torch.Tensor:
     return torch.zeros(1, length, dtype=torch.long, device="meta")
 
 
-def _picture(size: int | tuple[int, int], channels: int = 3) -> torch.Tensor:
+def _image(size: int | tuple[int, int], channels: int = 3) -> torch.Tensor:
     height, width = (size, size) if isinstance(size, int) else size
     return torch.empty(1, channels, height, width, device="meta")
 
@@ -49,7 +49,7 @@ def _vit(patch: int, width: int, layers: int, heads: int, inner: int) -> Callabl
             image_size=224, patch_size=patch, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
             intermediate_size=inner, num_labels=1000,
         )  # fmt: skip
-        return ViTForImageClassification(config), {"pixel_values": _picture(224)}
+        return ViTForImageClassification(config), {"pixel_values": _image(224)}
 
     return build
 
@@ -77,13 +77,13 @@ def _t5() -> Built:
 def _resnet50() -> Built:
     from transformers import ResNetConfig, ResNetForImageClassification
 
-    return ResNetForImageClassification(ResNetConfig(num_labels=1000)), {"pixel_values": _picture(224)}
+    return ResNetForImageClassification(ResNetConfig(num_labels=1000)), {"pixel_values": _image(224)}
 
 
 def _bit50() -> Built:
     from transformers import BitConfig, BitForImageClassification
 
-    return BitForImageClassification(BitConfig(num_labels=1000)), {"pixel_values": _picture(224)}
+    return BitForImageClassification(BitConfig(num_labels=1000)), {"pixel_values": _image(224)}
 
 
 def _timm(name: str, size: int | None = None) -> Callable[[], Built]:
@@ -92,18 +92,18 @@ def _timm(name: str, size: int | None = None) -> Callable[[], Built]:
 
         model = timm.create_model(name, pretrained=False)
         channels, height, width = model.pretrained_cfg["input_size"]
-        return model, {"x": _picture((size or height, size or width), channels)}
+        return model, {"x": _image((size or height, size or width), channels)}
 
     return build
 
 
 def _article(name: str) -> Callable[[], Built]:
-    """The article's small networks on 32-pixel pictures."""
+    """The article's small networks on 32-pixel images."""
 
     def build() -> Built:
         from papers.vit.scratch_models import build as scratch
 
-        return scratch(name).to("meta"), {"x": _picture(32)}
+        return scratch(name).to("meta"), {"x": _image(32)}
 
     return build
 
@@ -203,9 +203,9 @@ def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, 
     if name == "pixel_values":
         size = getattr(config, "image_size", None) or 224
         size = tuple(size) if isinstance(size, list | tuple) else size
-        return {name: _picture(size, getattr(config, "num_channels", 3))}
+        return {name: _image(size, getattr(config, "num_channels", 3))}
     if name != "input_ids":
-        raise UserError(f"{type(model).__name__} takes {name}; models of pictures and of token ids can be compared")
+        raise UserError(f"{type(model).__name__} takes {name}; models of images and of token ids can be compared")
     longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or LENGTH
     if length and length > longest:
         raise UserError(f"--length {length} is longer than the model's {longest} positions")

@@ -1,4 +1,4 @@
-"""A comparison as one picture: the parameters of every aligned row, one model on each side."""
+"""A comparison as one image: the parameters of every aligned row, one model on each side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few-shot figures: accuracy against k, and the sheet of one draw's training pictures."""
+"""The few-shot figures: accuracy against k, and the sheet of one draw's training images."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ def accuracy(title: str, outcomes: dict[str, dict], protocol: str, classes: int,
     axes.set_xticks(sorted(every), [str(k) for k in sorted(every)])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("labelled pictures a class, k")
+    axes.set_xlabel("labelled images a class, k")
     axes.set_ylabel("test accuracy, %")
     draws = len(next(iter(outcomes.values()))[protocol]["shots"][str(min(every))]["correct"])
     axes.set_title(f"{title}: mean ± standard deviation over {draws} draws", loc="left", size=10)
     best_first = sorted(axes.get_legend_handles_labels()[0], key=lambda h: -h.lines[0].get_ydata()[-1])
     axes.legend(handles=best_first, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
     plots.save(figure, path)
-    return f"{title}: few-shot accuracy of frozen models by pictures a class; bars: standard deviation over the draws"
+    return f"{title}: few-shot accuracy of frozen models by images a class; bars: standard deviation over the draws"
 
 
-def sheet(pictures: list[np.ndarray], names: list[str], title: str, path: Path) -> None:
-    """One PNG with every picture, squashed to a square as the models see it, over its name."""
+def sheet(images: list[np.ndarray], names: list[str], title: str, path: Path) -> None:
+    """One PNG with every image, squashed to a square as the models see it, over its name."""
     from PIL import Image, ImageDraw, ImageFont
 
-    rows = -(-len(pictures) // COLUMNS)
+    rows = -(-len(images) // COLUMNS)
     head = 24
     size = MARGIN + COLUMNS * (CELL + MARGIN), head + MARGIN + rows * (CELL + LABEL + MARGIN)
     page = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(page)
     draw.text((MARGIN, 5), title, fill="black", font=ImageFont.load_default(14))
-    for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
+    for i, (image, name) in enumerate(zip(images, names, strict=True)):
         row, column = divmod(i, COLUMNS)
         x, y = MARGIN + column * (CELL + MARGIN), head + MARGIN + row * (CELL + LABEL + MARGIN)
-        page.paste(Image.fromarray(picture).resize((CELL, CELL), Image.Resampling.LANCZOS), (x, y))
+        page.paste(Image.fromarray(image).resize((CELL, CELL), Image.Resampling.LANCZOS), (x, y))
         height = 12.0
         while draw.textlength(name, font=ImageFont.load_default(height)) > CELL and height > 6:
             height -= 0.5  # the longest names are set smaller, not cut

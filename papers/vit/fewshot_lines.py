@@ -80,7 +80,7 @@ def cosines(low: np.ndarray, full: np.ndarray) -> list[float]:
 
 
 def selection_table(rows: list[tuple[str, Outcome]], penalties: Sequence[float]) -> list[str]:
-    """Every lambda's mean accuracy on the selection pictures; the chosen one in brackets."""
+    """Every lambda's mean accuracy on the selection images; the chosen one in brackets."""
     w = width([name for name, _ in rows])
     lines = [f"  {'model':<{w}}" + "".join(f"{p:>9g}" for p in penalties)]
     for name, outcome in rows:

@@ -1,7 +1,7 @@
 """The two few-shot protocols, on one set of features.
 
-`article`: five random draws of k pictures a class from a pool, raw features, no bias; one lambda of nine for a model
-and data set, the one with the best mean accuracy over all k and draws on selection pictures, ties to the larger.
+`article`: five random draws of k images a class from a pool, raw features, no bias; one lambda of nine for a model
+and data set, the one with the best mean accuracy over all k and draws on selection images, ties to the larger.
 `big_vision`: the paper authors' own (`big_vision/evaluators/fewshot_lsr.py`): features standardised by the draw, a
 constant feature of 100, lambda 2^10, three seeds, and for each seed the draws of all k nested in one order.
 """
@@ -22,16 +22,16 @@ BIG_VISION_LAMBDA = 2.0**10
 
 @dataclass(frozen=True)
 class Outcome:
-    """Test pictures that were right, for each k one count a draw, and how lambda came about."""
+    """Test images that were right, for each k one count a draw, and how lambda came about."""
 
     correct: dict[int, list[int]]
-    pictures: int
+    images: int
     penalty: float
-    selection: dict[float, float]  # lambda -> mean accuracy on the selection pictures, in %; empty: lambda was given
+    selection: dict[float, float]  # lambda -> mean accuracy on the selection images, in %; empty: lambda was given
 
     def accuracies(self, k: int) -> np.ndarray:
         """In %, one a draw."""
-        return 100.0 * np.array(self.correct[k]) / self.pictures
+        return 100.0 * np.array(self.correct[k]) / self.images
 
     def mean(self, k: int) -> float:
         return float(self.accuracies(k).mean())
@@ -44,13 +44,13 @@ class Outcome:
     def binomial(self, k: int) -> float:
         """Standard error of one draw's accuracy from the size of the test set alone, in points."""
         p = self.mean(k) / 100.0
-        return 100.0 * float(np.sqrt(p * (1 - p) / self.pictures))
+        return 100.0 * float(np.sqrt(p * (1 - p) / self.images))
 
     def as_json(self) -> dict:
         return {
             "lambda": self.penalty,
             "selection": {f"{penalty:g}": score for penalty, score in self.selection.items()},
-            "test_pictures": self.pictures,
+            "test_images": self.images,
             "shots": {
                 str(k): {"correct": counts, "mean": self.mean(k), "std": self.std(k), "binomial": self.binomial(k)}
                 for k, counts in self.correct.items()
@@ -86,7 +86,7 @@ def article(
 
 
 def big_vision(split: Split, train: list[np.ndarray], test: np.ndarray, shots: tuple[int, ...]) -> Outcome:
-    """train: for each seed the features [classes, pictures a class, d] in the authors' order; test [t, d]."""
+    """train: for each seed the features [classes, images a class, d] in the authors' order; test [t, d]."""
     classes = split.classes
     truth = np.repeat(np.arange(classes), len(test) // classes)
     queries, truth = torch.from_numpy(test).double(), torch.from_numpy(truth)
@@ -106,7 +106,7 @@ def big_vision(split: Split, train: list[np.ndarray], test: np.ndarray, shots: t
 
 
 def coinciding(split: Split, shots: tuple[int, ...]) -> list[int]:
-    """The k for which all seeds of big_vision draw the same pictures, because a class has no more of them."""
+    """The k for which all seeds of big_vision draw the same images, because a class has no more of them."""
     return [k for k in shots if shared_by_seeds(split, k) == 1.0]
 
 

@@ -23,7 +23,7 @@ def _say_notes(record: Record, models: list[Model], data: Data) -> None:
         if reason:
             record.say(f"  * stand-in: {model.title.removesuffix(' *')} is {reason}")
     if data.stand_in:
-        record.say(f"  stand-in pictures: {data.title}, {data.stand_in}")
+        record.say(f"  stand-in images: {data.title}, {data.stand_in}")
 
 
 def article_part(
@@ -68,31 +68,31 @@ def breeds(record: Record, data: list[Data]) -> list[str] | None:
 
 
 def origin(record: Record, models: list[Model], data: list[Data], notes: list[str], choice: Choice) -> None:
-    """Pictures, models and device: what the numbers above came from."""
-    record.section("pictures, models, device")
+    """Images, models and device: what the numbers above came from."""
+    record.section("images, models, device")
     for d in data:
         split = d.split
         parts = (
-            f"{split.pool.size:,} pool + {split.selection.size:,} selection + {split.test_rows.size:,} test pictures "
+            f"{split.pool.size:,} pool + {split.selection.size:,} selection + {split.test_rows.size:,} test images "
             f"({split.pool.shape[1]} + {split.selection.shape[1]} + {split.test_rows.shape[1]} a class)"
         )
         further = len(d.used) - split.pool.size - split.selection.size
         if split.authors:
-            parts += f", {further:,} further training pictures for {AUTHORS}"
+            parts += f", {further:,} further training images for {AUTHORS}"
         record.say(f"  {d.title}: {parts}, from {split.train.source}")
         if split.test.split not in ("test", "all"):
-            record.say(f"    no test part: the test pictures are of its {split.test.split} part")
+            record.say(f"    no test part: the test images are of its {split.test.split} part")
         if d.stand_in:
             record.say(f"    stand-in: {d.stand_in}")
         count = len(split.left_out)
         record.say(
-            f"    left out by content: {count} training picture{'s' if count != 1 else ''}"
+            f"    left out by content: {count} training image{'s' if count != 1 else ''}"
             + (f": {'; '.join(split.left_out)}" if count else " (no exact duplicate of another one in use)")
         )
-        for pictures, split_name in ((d.used, "train"), (d.test, "test")):
+        for images, split_name in ((d.used, "train"), (d.test, "test")):
             record.use_data(
-                d.title, split=split_name, source=pictures.source, pictures=len(pictures),
-                fingerprint=pictures.fingerprint, stand_in=pictures.stand_in,
+                d.title, split=split_name, source=images.source, images=len(images),
+                fingerprint=images.fingerprint, stand_in=images.stand_in,
             )  # fmt: skip
     overlap = record.results.get("breeds")
     if overlap and overlap["longer_name"]:
@@ -100,7 +100,7 @@ def origin(record: Record, models: list[Model], data: list[Data], notes: list[st
         record.say(f"  breeds that ImageNet-1k has under a longer name: {more}")
     for m in models:
         identity = m.encoder.identity
-        record.say(f"  {m.title}: {m.spec} in {m.choice.dtype_name}, pictures by: {identity.preprocessing}")
+        record.say(f"  {m.title}: {m.spec} in {m.choice.dtype_name}, images by: {identity.preprocessing}")
         record.use_model(
             m.title.removesuffix(" *"), revision=identity.revision, weights_sha256=identity.weights_sha256,
             preprocessing=identity.preprocessing, stand_in=identity.stand_in,
@@ -124,15 +124,15 @@ def article_details(
         if not d.article:
             continue
         outcomes = [(m.title, d.article[m.spec]) for m in models]
-        record.section(f"{d.title}: mean accuracy on the selection pictures, by lambda (the chosen one in brackets)")
+        record.section(f"{d.title}: mean accuracy on the selection images, by lambda (the chosen one in brackets)")
         record.say("\n".join(lines.selection_table(outcomes, sorted(penalties))))
-        record.section(f"{d.title}: spread over draws / standard error of the {len(d.test):,} test pictures, in points")
+        record.section(f"{d.title}: spread over draws / standard error of the {len(d.test):,} test images, in points")
         rows = [[name, *(lines.error_cell(o, k) for k in _shots(shots))] for name, o in outcomes]
         columns = ["model", *(f"{k}-shot" for k in _shots(shots))]
         record.say("\n".join(lines.aligned(columns, rows)))
         record.table(
             f"{d.title}: spread over draws / standard error of the test set", columns, rows,
-            note="Points. All draws are scored on the same test pictures; the second number is not in the first.",
+            note="Points. All draws are scored on the same test images; the second number is not in the first.",
             group=f"errors {d.title}",
         )  # fmt: skip
 
@@ -154,14 +154,14 @@ def both(
         same = fewshot_protocols.coinciding(d.split, _shots(authors))
         for k in same:
             record.say(
-                f"  at {k}-shot the {seeds} seeds draw the same pictures (a class has only {k} training pictures): "
+                f"  at {k}-shot the {seeds} seeds draw the same images (a class has only {k} training images): "
                 "one fit, not several; its ± 0.0 says nothing about spread"
             )
         for k in _shots(authors):
             share = fewshot_protocols.shared_by_seeds(d.split, k)
             if k not in same and share > 0.5:
                 record.say(
-                    f"  at {k}-shot any two seeds share {share:.0%} of their pictures or more (few training pictures a "
+                    f"  at {k}-shot any two seeds share {share:.0%} of their images or more (few training images a "
                     "class): the ± says little about spread"
                 )
         d_kept = record.results["data"][d.title]
@@ -171,7 +171,7 @@ def both(
             pairs = [(m.title, d.article[m.spec], d.big_vision[m.spec]) for m in models]
             rows_text = lines.side_by_side(pairs, common)
             columns = ["model", "k", "article", AUTHORS, "difference"]
-            record.section(f"{d.title}: the two protocols side by side (same test pictures)")
+            record.section(f"{d.title}: the two protocols side by side (same test images)")
             record.say("\n".join(lines.aligned(columns, rows_text)))
             record.table(f"{d.title}: the two protocols side by side", columns, rows_text, group="protocols")
 
@@ -204,7 +204,7 @@ def judge(
             stand_in = (d.stand_in if d else None) or other
             k = None if column == "lambda" else int(column.removesuffix("-shot"))
             if outcome is None or (k is not None and k not in shots):
-                what = f"{first}'s pictures are" if d is None else f"{k}-shot is"
+                what = f"{first}'s images are" if d is None else f"{k}-shot is"
                 record.judge(number, None, why_not_run=f"{specs[name]} is not among this run's models" if m is None
                              else "the article's protocol was not run" if d and outcome is None
                              else f"{what} not in this run")  # fmt: skip
@@ -212,7 +212,7 @@ def judge(
                 record.judge(number, outcome.penalty, stand_in=stand_in)
             else:
                 record.judge(number, outcome.mean(k), std=outcome.std(k), n=len(outcome.correct[k]),
-                             pictures=outcome.pictures, stand_in=stand_in)  # fmt: skip
+                             images=outcome.images, stand_in=stand_in)  # fmt: skip
 
 
 def stand_ins(record: Record, models: list[Model], data: list[Data], shots: tuple[int, ...]) -> None:

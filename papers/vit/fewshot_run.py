@@ -1,4 +1,4 @@
-"""From model and data set names to outcomes: pictures chosen, features taken, both protocols computed."""
+"""From model and data set names to outcomes: images chosen, features taken, both protocols computed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from papers.vit import fewshot_protocols as protocols
 from papers.vit import fewshot_split as splits
 from papers.vit.fewshot_lines import cosines
 from shared import features, models
-from shared.data import PictureSet
+from shared.data import ImageSet
 from shared.device import Choice
 from shared.errors import UserError
 from shared.features import Deferred
@@ -30,7 +30,7 @@ ARTICLE_MODELS = {
 }
 ARTICLE_DATA = {"cifar100": "CIFAR-100", "pets": "Oxford-IIIT Pets"}
 HUB_NAMES = {"uoft-cs/cifar100": "cifar100", "timm/oxford-iiit-pet": "pets"}
-PRECISION_PICTURES = 4
+PRECISION_IMAGES = 4
 
 
 @dataclass
@@ -41,8 +41,8 @@ class Data:
     title: str
     split: splits.Split
     draws: dict[int, np.ndarray]
-    used: PictureSet  # the train pictures in use, in the order of `split.train_rows`
-    test: PictureSet
+    used: ImageSet  # the train images in use, in the order of `split.train_rows`
+    test: ImageSet
     article: dict[str, protocols.Outcome] = field(default_factory=dict)  # by model spec
     big_vision: dict[str, protocols.Outcome] = field(default_factory=dict)
 
@@ -152,10 +152,10 @@ def measure(
 
 
 def precision(model: Model, data: Data) -> list[float]:
-    """Cosine per picture between this run's features and float32 ones from the CPU, first test pictures."""
+    """Cosine per image between this run's features and float32 ones from the CPU, first test images."""
     import torch
 
-    few = data.test.subset(range(min(PRECISION_PICTURES, len(data.test))))
+    few = data.test.subset(range(min(PRECISION_IMAGES, len(data.test))))
     cpu = Choice(torch.device("cpu"), torch.float32, "float32 on the CPU to compare with")
     low = features.extract(model.encoder, few, model.choice)
     full = features.extract(features.deferred(model.spec, cpu), few, cpu)

@@ -1,7 +1,7 @@
-"""Which pictures the few-shot test uses: fixed by one seed, and no picture in two roles.
+"""Which images the few-shot test uses: fixed by one seed, and no image in two roles.
 
-A train picture counts only if its pixels are new: not those of a chosen test picture, not those of another train
-picture that is used (CIFAR-100 has exact duplicates across its two parts, some under two labels). Hashes tell.
+A train image counts only if its pixels are new: not those of a chosen test image, not those of another train
+image that is used (CIFAR-100 has exact duplicates across its two parts, some under two labels). Hashes tell.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.data import HUB_SETS, PictureSet, load_pictures
+from shared.data import HUB_SETS, ImageSet, load_images
 from shared.errors import UserError
 
-# test pictures a class in the article; other data: as many as the smallest class has, up to 30
+# test images a class in the article; other data: as many as the smallest class has, up to 30
 ARTICLE_TEST = {"cifar100": 10, "pets": 30}
 TEST_AT_MOST = 30
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Pictures a class in each role; test None: the data set's own (see ARTICLE_TEST)."""
+    """Images a class in each role; test None: the data set's own (see ARTICLE_TEST)."""
 
     pool: int = 20
     selection: int = 5
@@ -31,13 +31,13 @@ class Sizes:
 
 @dataclass
 class Split:
-    """Rows of two picture sets. Every array is [classes, pictures a class]; `train` and `test` may be one set.
+    """Rows of two image sets. Every array is [classes, images a class]; `train` and `test` may be one set.
 
-    authors[s][c] is the order in which big_vision's seed s takes the train pictures of class c.
+    authors[s][c] is the order in which big_vision's seed s takes the train images of class c.
     """
 
-    train: PictureSet
-    test: PictureSet
+    train: ImageSet
+    test: ImageSet
     test_rows: np.ndarray
     pool: np.ndarray
     selection: np.ndarray
@@ -56,15 +56,15 @@ class Split:
         return np.concatenate([article, further])
 
 
-def load(name: str, root: Path | None) -> tuple[PictureSet, PictureSet]:
+def load(name: str, root: Path | None) -> tuple[ImageSet, ImageSet]:
     """The train and test part; a folder without such parts is one set in both roles. UserError: see `check`.
 
     Where a set has no test part (Imagenette, a folder with train/ and val/), its validation part is the test part.
     """
-    train = load_pictures(name, "train", root=root)
+    train = load_images(name, "train", root=root)
     if train.split == "all":
         return train, train
-    return train, load_pictures(name, _test_part(name), root=root)
+    return train, load_images(name, _test_part(name), root=root)
 
 
 def folder_of(name: str) -> Path | None:
@@ -77,14 +77,14 @@ def _test_part(name: str) -> str:
     known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
     folder = folder_of(name)
     there = [part for part in ("test", "validation", "val")
-             if (folder and (folder / part).is_dir()) or (not folder and known and part in known.pictures)]  # fmt: skip
+             if (folder and (folder / part).is_dir()) or (not folder and known and part in known.images)]  # fmt: skip
     return there[0] if there else "test"
 
 
 def make(
-    train: PictureSet, test: PictureSet, sizes: Sizes, *, seed: int, authors_shots: int = 0, authors_seeds: int = 0
+    train: ImageSet, test: ImageSet, sizes: Sizes, *, seed: int, authors_shots: int = 0, authors_seeds: int = 0
 ) -> Split:
-    """Choose all pictures of one data set. UserError when a class has too few, with the counts."""
+    """Choose all images of one data set. UserError when a class has too few, with the counts."""
     one = train is test
     a_class = sizes.test or _test_size(train, test, sizes)
     needed = max(sizes.pool + sizes.selection, authors_shots)
@@ -111,9 +111,9 @@ def make(
 
 
 class _Fresh:
-    """Train rows whose content is neither a test picture's nor that of an earlier train row in use."""
+    """Train rows whose content is neither a test image's nor that of an earlier train row in use."""
 
-    def __init__(self, train: PictureSet, forbidden: list[str]):
+    def __init__(self, train: ImageSet, forbidden: list[str]):
         self.train, self.forbidden = train, set(forbidden)
         self.content: dict[int, str] = {}  # of the train rows looked at
         self.owner: dict[str, int] = {}  # the row that stands for a content
@@ -134,25 +134,25 @@ class _Fresh:
             if row not in self.content:
                 self.learn(np.array([row]))
             if self.content[row] in self.forbidden:
-                self.left_out.add(f"{self.train.where(row)}: the same picture is in the test set")
+                self.left_out.add(f"{self.train.where(row)}: the same image is in the test set")
             elif self.owner[self.content[row]] != row:
                 other = self.owner[self.content[row]]
-                self.left_out.add(f"{self.train.where(row)}: the same picture as {self.train.where(other)}")
+                self.left_out.add(f"{self.train.where(row)}: the same image as {self.train.where(other)}")
             else:
                 found.append(row)
         if len(found) < count:
             name = self.train.class_names[int(self.train.labels[rows[0]])] if len(rows) else "?"
             doubles = len(rows) - len(found)
             raise UserError(
-                f"{self.train.name}, class {name!r}: {len(found)} different training pictures, but {count} are needed; "
-                f"{doubles} more are copies of test pictures or of other training pictures, and no picture counts "
-                "twice; add pictures or lower --pool, --selection or --big-vision-shots"
+                f"{self.train.name}, class {name!r}: {len(found)} different training images, but {count} are needed; "
+                f"{doubles} more are copies of test images or of other training images, and no image counts "
+                "twice; add images or lower --pool, --selection or --big-vision-shots"
             )
         return np.array(found, dtype=np.int64)
 
 
-def _test_size(train: PictureSet, test: PictureSet, sizes: Sizes) -> int:
-    """Test pictures a class where the user names none."""
+def _test_size(train: ImageSet, test: ImageSet, sizes: Sizes) -> int:
+    """Test images a class where the user names none."""
     if train.name in ARTICLE_TEST:
         return ARTICLE_TEST[train.name]
     smallest = min(Counter(test.labels.tolist()).values(), default=0)
@@ -161,8 +161,8 @@ def _test_size(train: PictureSet, test: PictureSet, sizes: Sizes) -> int:
     return max(1, min(TEST_AT_MOST, smallest))
 
 
-def check(train: PictureSet, test: PictureSet, needed: int, test_size: int, one: bool) -> None:
-    """UserError with the counts: one class, a class in one part only, too few pictures in a class."""
+def check(train: ImageSet, test: ImageSet, needed: int, test_size: int, one: bool) -> None:
+    """UserError with the counts: one class, a class in one part only, too few images in a class."""
     name = train.name
     if len(train.class_names) < 2:
         raise UserError(f"{name}: one class only ({', '.join(train.class_names) or 'none'}); two or more are needed")
@@ -173,15 +173,15 @@ def check(train: PictureSet, test: PictureSet, needed: int, test_size: int, one:
             f"{name}: train has {len(train.class_names)} classes and test {len(test.class_names)}: {_some(lonely)}; "
             "give both parts the same class folders"
         )
-    for pictures, count, role in ((train, needed, "training"), (test, test_size, "test")):
+    for images, count, role in ((train, needed, "training"), (test, test_size, "test")):
         if one:
             count, role = needed + test_size, "training and test"
-        sizes = np.bincount(pictures.labels, minlength=len(pictures.class_names))
-        short = [f"{pictures.class_names[c]} {sizes[c]}" for c in np.flatnonzero(sizes < count)]
+        sizes = np.bincount(images.labels, minlength=len(images.class_names))
+        short = [f"{images.class_names[c]} {sizes[c]}" for c in np.flatnonzero(sizes < count)]
         if short:
             raise UserError(
-                f"{name}: {count} {role} pictures a class are needed, but there are fewer of {len(short)} of "
-                f"{len(sizes)} classes: {_some(short)}; add pictures or lower --pool, --selection, --test or "
+                f"{name}: {count} {role} images a class are needed, but there are fewer of {len(short)} of "
+                f"{len(sizes)} classes: {_some(short)}; add images or lower --pool, --selection, --test or "
                 "--big-vision-shots (--protocol article needs no 25 shots)"
             )
 
@@ -191,7 +191,7 @@ def _some(items: list[str], most: int = 6) -> str:
 
 
 def draws(split: Split, shots: tuple[int, ...], count: int, *, seed: int) -> dict[int, np.ndarray]:
-    """For each k `count` random draws of k pictures a class from the pool: columns of `pool`, [draws, classes, k]."""
+    """For each k `count` random draws of k images a class from the pool: columns of `pool`, [draws, classes, k]."""
     pool, result = split.pool.shape[1], {}
     for k in shots:
         rng = np.random.default_rng([seed, k])  # a stream of its own: asking for other shots does not change these

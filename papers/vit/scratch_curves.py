@@ -75,10 +75,10 @@ def smooth(losses: list[float]) -> list[float]:
 
 def parse(content: dict[str, Any]) -> Curve:
     """A curve from the content of a run's file, as `read_curve` gives it."""
-    who, pictures = content["identity"], content["validation_pictures"]
+    who, images = content["identity"], content["validation_images"]
     return Curve(
         who["model"], who["size"], who["steps"], content["complete"],
-        [(v["step"], 100 * v["correct"] / pictures) for v in content["validations"]], content["losses"], who,
+        [(v["step"], 100 * v["correct"] / images) for v in content["validations"]], content["losses"], who,
     )  # fmt: skip
 
 
@@ -189,8 +189,8 @@ def judge(record: Record, numbers: Published, repeats: dict[tuple[str, int], lis
             continue
         why = departure_of(curves[0].identity)
         if kind == "curve":
-            pictures, std = int(curves[0].identity["validation"]), spread_against_one_run(values)
-            record.judge(number, statistics.fmean(values), std=std, pictures=pictures, stand_in=why)
+            images, std = int(curves[0].identity["validation"]), spread_against_one_run(values)
+            record.judge(number, statistics.fmean(values), std=std, images=images, stand_in=why)
         else:
             why = why or f"the article does not print how its loss is smoothed (ours: {SMOOTHING})"
             record.judge(number, curves[0].loss_at(int(step)), stand_in=why)

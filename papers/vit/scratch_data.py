@@ -1,7 +1,7 @@
-"""Pictures of "Section 4.3 in miniature": nested balanced subsets, the stream of batches, crop and flip in one gather.
+"""Images of "Section 4.3 in miniature": nested balanced subsets, the stream of batches, crop and flip in one gather.
 
 Every draw is a function of (seed, what it is for, step), so a run can be taken up at any step without generator states,
-and a ViT and a ResNet of one seed see the same pictures in the same order with the same crops.
+and a ViT and a ResNet of one seed see the same images in the same order with the same crops.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from shared.errors import UserError
 
 if TYPE_CHECKING:
-    from shared.data import PictureSet
+    from shared.data import ImageSet
 
 SUBSET, SPLIT, ORDER, AUGMENT = range(4)  # what a draw is for: each gets its own stream
 
 
 def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str, names: Sequence[str] = ()) -> np.ndarray:
-    """Sorted positions of `per_class` random pictures of every class; a larger `per_class` contains a smaller one's.
+    """Sorted positions of `per_class` random images of every class; a larger `per_class` contains a smaller one's.
 
-    labels: int64 [n]; names: the classes', for messages. Raises UserError where a class has fewer pictures.
+    labels: int64 [n]; names: the classes', for messages. Raises UserError where a class has fewer images.
     """
     rng = np.random.default_rng(stream)
     chosen = []
@@ -36,7 +36,7 @@ def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str, n
         members = rng.permutation(np.flatnonzero(labels == label))
         if len(members) < per_class:
             raise UserError(
-                f"{what}: {per_class} pictures a class are asked for, class {names[label] if names else label} has "
+                f"{what}: {per_class} images a class are asked for, class {names[label] if names else label} has "
                 f"{len(members)}; "
                 "choose a smaller number"
             )
@@ -47,7 +47,7 @@ def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str, n
 def nested_subset(labels: np.ndarray, size: int, seed: int, names: Sequence[str] = ()) -> np.ndarray:
     """Positions (sorted int64 [size]) of a class-balanced subset; for one seed each size lies inside the next.
 
-    Raises UserError unless `size` is a multiple of the number of classes and every class has enough pictures.
+    Raises UserError unless `size` is a multiple of the number of classes and every class has enough images.
     """
     classes = int(labels.max()) + 1
     if size < classes or size % classes:
@@ -60,7 +60,7 @@ def nested_subset(labels: np.ndarray, size: int, seed: int, names: Sequence[str]
 def split_test(labels: np.ndarray, validation: int, names: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
     """(validation, held-out) positions: a balanced choice that no seed changes, and all the others.
 
-    Raises UserError if `validation` is not a multiple of the classes or leaves no picture for the held-out part.
+    Raises UserError if `validation` is not a multiple of the classes or leaves no image for the held-out part.
     """
     classes = int(labels.max()) + 1
     if validation < classes or validation % classes:
@@ -70,7 +70,7 @@ def split_test(labels: np.ndarray, validation: int, names: Sequence[str] = ()) -
         )
     if validation >= len(labels):
         raise UserError(
-            f"--validation {validation} leaves none of {len(labels)} test pictures held out; choose a smaller number"
+            f"--validation {validation} leaves none of {len(labels)} test images held out; choose a smaller number"
         )
     chosen = by_class(labels, validation // classes, [SPLIT], f"--validation {validation}", names)
     return chosen, np.setdiff1d(np.arange(len(labels)), chosen)
@@ -78,7 +78,7 @@ def split_test(labels: np.ndarray, validation: int, names: Sequence[str] = ()) -
 
 @lru_cache(maxsize=4)
 def epoch_order(n: int, epoch: int, seed: int) -> np.ndarray:
-    """The order of epoch `epoch` (from 0) over n pictures."""
+    """The order of epoch `epoch` (from 0) over n images."""
     return np.random.default_rng([seed, ORDER, epoch]).permutation(n)
 
 
@@ -91,7 +91,7 @@ def batch_positions(n: int, step: int, batch: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """One batch's draws: corner of the crop in the padded picture (int64 [B] each, 0..2*pad) and flip (bool [B])."""
+    """One batch's draws: corner of the crop in the padded image (int64 [B] each, 0..2*pad) and flip (bool [B])."""
 
     top: torch.Tensor
     left: torch.Tensor
@@ -99,41 +99,41 @@ class Augmentation:
 
 
 def draw_augmentation(step: int, batch: int, seed: int, pad: int) -> Augmentation:
-    """Step `step`'s crops and flips, one a picture, on the CPU."""
+    """Step `step`'s crops and flips, one an image, on the CPU."""
     rng = np.random.default_rng([seed, AUGMENT, step])
     top, left = rng.integers(0, 2 * pad + 1, size=(2, batch))
     return Augmentation(torch.from_numpy(top), torch.from_numpy(left), torch.from_numpy(rng.random(batch) < 0.5))
 
 
-def crop_flip(pictures: torch.Tensor, draws: Augmentation, pad: int, mode: str = "constant") -> torch.Tensor:
+def crop_flip(images: torch.Tensor, draws: Augmentation, pad: int, mode: str = "constant") -> torch.Tensor:
     """uint8 [B, C, H, W] -> uint8 [B, C, H, W]: pad with black, crop and flip, the whole batch in one gather.
 
     Same pixels as torchvision's RandomCrop(H, padding=pad) and RandomHorizontalFlip with these draws. `mode`: padding
     as torch.nn.functional.pad names it.
     """
-    batch, channels, height, width = pictures.shape
-    device = pictures.device
-    padded = F.pad(pictures, (pad, pad, pad, pad), mode=mode)
+    batch, channels, height, width = images.shape
+    device = images.device
+    padded = F.pad(images, (pad, pad, pad, pad), mode=mode)
     columns = torch.arange(width, device=device)
-    # a flipped picture reads its columns backwards, so the flip costs nothing
+    # a flipped image reads its columns backwards, so the flip costs nothing
     columns = torch.where(draws.flip.to(device)[:, None], width - 1 - columns, columns) + draws.left.to(device)[:, None]
     rows = torch.arange(height, device=device) + draws.top.to(device)[:, None]
     places = rows[:, :, None] * (width + 2 * pad) + columns[:, None, :]
     places = places.view(batch, 1, -1).expand(batch, channels, -1)
-    return padded.flatten(2).gather(2, places).view_as(pictures)
+    return padded.flatten(2).gather(2, places).view_as(images)
 
 
-def channel_statistics(pictures: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def channel_statistics(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel of uint8 [n, C, H, W], of pixels in 0..1, to four digits.
 
-    Over CIFAR-10's training pictures these are the constants everybody types: 0.4914 0.4822 0.4465, then
+    Over CIFAR-10's training images these are the constants everybody types: 0.4914 0.4822 0.4465, then
     0.2470 0.2435 0.2616.
     """
     values = np.arange(256) / 255
     means, stds = [], []
-    for channel in range(pictures.shape[1]):
-        # Counting the 256 values is exact and needs no float copy of the pictures.
-        share = torch.bincount(pictures[:, channel].flatten(), minlength=256).numpy() / pictures[:, channel].numel()
+    for channel in range(images.shape[1]):
+        # Counting the 256 values is exact and needs no float copy of the images.
+        share = torch.bincount(images[:, channel].flatten(), minlength=256).numpy() / images[:, channel].numel()
         mean = float(share @ values)
         means.append(round(mean, 4))
         stds.append(round(float(np.sqrt(share @ (values - mean) ** 2)), 4) or 1.0)
@@ -142,9 +142,9 @@ def channel_statistics(pictures: torch.Tensor) -> tuple[tuple[float, ...], tuple
 
 @dataclass(frozen=True)
 class Arrays:
-    """Pictures uint8 [n, 3, S, S] and labels int64 [n], both on the training device; the classes' names if known."""
+    """Images uint8 [n, 3, S, S] and labels int64 [n], both on the training device; the classes' names if known."""
 
-    pictures: torch.Tensor
+    images: torch.Tensor
     labels: torch.Tensor
     names: tuple[str, ...] = ()
 
@@ -153,21 +153,21 @@ class Arrays:
 
     def take(self, positions: np.ndarray) -> Arrays:
         chosen = torch.from_numpy(positions).to(self.labels.device)
-        return Arrays(self.pictures.index_select(0, chosen), self.labels.index_select(0, chosen), self.names)
+        return Arrays(self.images.index_select(0, chosen), self.labels.index_select(0, chosen), self.names)
 
     def to(self, device: torch.device) -> Arrays:
-        return Arrays(self.pictures.to(device), self.labels.to(device), self.names)
+        return Arrays(self.images.to(device), self.labels.to(device), self.names)
 
     def fingerprint(self) -> str:
-        """sha256 over the pixels (picture after picture, channels first) and the labels, in order."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.pictures.cpu().numpy()))
+        """sha256 over the pixels (image after image, channels first) and the labels, in order."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.images.cpu().numpy()))
         digest.update(self.labels.cpu().numpy().astype("<i8").tobytes())
         return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All that one run reads: its subset, the validation and the held-out pictures, and the normalisation."""
+    """All that one run reads: its subset, the validation and the held-out images, and the normalisation."""
 
     train: Arrays
     validation: Arrays
@@ -185,9 +185,9 @@ class TrainingData:
 def prepare(
     train: Arrays, test: Arrays, *, size: int, seed: int, validation: int, device: torch.device
 ) -> TrainingData:
-    """Choose the subset and split the test pictures. The normalisation is all training pictures', for every size."""
+    """Choose the subset and split the test images. The normalisation is all training images', for every size."""
     labels = train.labels.cpu().numpy()
-    mean, std = channel_statistics(train.pictures)
+    mean, std = channel_statistics(train.images)
     chosen, rest = split_test(test.labels.cpu().numpy(), validation, test.names)
     return TrainingData(
         train=train.take(nested_subset(labels, size, seed, train.names)).to(device),
@@ -197,22 +197,22 @@ def prepare(
     )  # fmt: skip
 
 
-def read_pictures(name: str, split: str, picture_size: int, root: Path | None = None) -> tuple[Arrays, PictureSet]:
-    """All pictures of a split as arrays on the CPU, and where they come from.
+def read_images(name: str, split: str, image_size: int, root: Path | None = None) -> tuple[Arrays, ImageSet]:
+    """All images of a split as arrays on the CPU, and where they come from.
 
-    name: as for shared.data.load_pictures (CIFAR-10, the digits, a folder of one's own). A picture of another size is
-    squashed to `picture_size` square (bilinear, antialiased); one of that size keeps its pixels.
+    name: as for shared.data.load_images (CIFAR-10, the digits, a folder of one's own). An image of another size is
+    squashed to `image_size` square (bilinear, antialiased); one of that size keeps its pixels.
     """
-    from shared.data import load_pictures
+    from shared.data import load_images
 
-    source = load_pictures(name, split, root=root)
-    pictures = torch.empty(len(source), 3, picture_size, picture_size, dtype=torch.uint8)
+    source = load_images(name, split, root=root)
+    images = torch.empty(len(source), 3, image_size, image_size, dtype=torch.uint8)
     for start, batch in zip(range(0, len(source), 512), source.batches(512), strict=True):
-        for i, picture in enumerate(batch, start):
-            pixels = torch.from_numpy(picture).permute(2, 0, 1)
-            if pixels.shape[1:] != pictures.shape[2:]:
-                size = (picture_size, picture_size)
+        for i, image in enumerate(batch, start):
+            pixels = torch.from_numpy(image).permute(2, 0, 1)
+            if pixels.shape[1:] != images.shape[2:]:
+                size = (image_size, image_size)
                 pixels = F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True)[0]
-            pictures[i] = pixels
+            images[i] = pixels
     source.remember()
-    return Arrays(pictures, torch.from_numpy(source.labels), tuple(source.class_names)), source
+    return Arrays(images, torch.from_numpy(source.labels), tuple(source.class_names)), source

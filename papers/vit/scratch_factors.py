@@ -1,7 +1,7 @@
 """What the article does not print about its recipe, one change at a time: the trainer with one thing different.
 
 Source: ViT, explained, Part 4, "Section 4.3 in miniature". Not printed: the ResNet's initialisation, what the crop pads
-with, the normalisation, and on which parameters the weight decay works. JPEG pictures stand for a copy of the data that
+with, the normalisation, and on which parameters the weight decay works. JPEG images stand for a copy of the data that
 is not lossless.
 """
 
@@ -64,27 +64,27 @@ def decay_matrices_only(model: nn.Module, recipe: Recipe) -> torch.optim.Optimiz
     return torch.optim.AdamW(groups, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
 
 
-def mirrored(pictures: torch.Tensor, draws: Augmentation, pad: int) -> torch.Tensor:
-    """`crop_flip` with a mirror around the picture."""
-    return crop_flip(pictures, draws, pad, mode="reflect")
+def mirrored(images: torch.Tensor, draws: Augmentation, pad: int) -> torch.Tensor:
+    """`crop_flip` with a mirror around the image."""
+    return crop_flip(images, draws, pad, mode="reflect")
 
 
 def centred(data: TrainingData) -> TrainingData:
-    """Pixels to -1..1 instead of the training pictures' own mean and deviation."""
+    """Pixels to -1..1 instead of the training images' own mean and deviation."""
     half = (0.5,) * len(data.mean)
     return dataclasses.replace(data, mean=half, std=half)
 
 
 def through_jpeg(data: TrainingData) -> TrainingData:
-    """Every picture, of training and of testing, written and read as JPEG. The normalisation stays."""
+    """Every image, of training and of testing, written and read as JPEG. The normalisation stays."""
 
     def lossy(arrays: Arrays) -> Arrays:
-        pictures = torch.empty_like(arrays.pictures, device="cpu")
-        for i, picture in enumerate(arrays.pictures.cpu()):
+        images = torch.empty_like(arrays.images, device="cpu")
+        for i, image in enumerate(arrays.images.cpu()):
             file = io.BytesIO()
-            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(file, "JPEG", quality=JPEG_QUALITY)
-            pictures[i] = torch.from_numpy(np.array(Image.open(file))).permute(2, 0, 1)
-        return dataclasses.replace(arrays, pictures=pictures.to(arrays.pictures.device))
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(file, "JPEG", quality=JPEG_QUALITY)
+            images[i] = torch.from_numpy(np.array(Image.open(file))).permute(2, 0, 1)
+        return dataclasses.replace(arrays, images=images.to(arrays.images.device))
 
     parts = {part: lossy(getattr(data, part)) for part in ("train", "validation", "held_out")}
     return dataclasses.replace(data, **parts)
@@ -95,7 +95,7 @@ class Factor:
     """One change of the recipe: `what` in words, then what makes it; a field that is None stays the recipe's."""
 
     what: str
-    pictures: Callable[[TrainingData], TrainingData] | None = None
+    images: Callable[[TrainingData], TrainingData] | None = None
     model: Callable[[Run, int], nn.Module] | None = None
     optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] | None = None
     augment: Augment | None = None
@@ -103,21 +103,21 @@ class Factor:
 
 FACTORS: dict[str, Factor] = {
     PLAIN: Factor("nothing: the recipe as vit_part4_scratch.py has it"),
-    "jpeg": Factor(f"pictures through JPEG (quality {JPEG_QUALITY}), in training and in testing", through_jpeg),
+    "jpeg": Factor(f"images through JPEG (quality {JPEG_QUALITY}), in training and in testing", through_jpeg),
     "init": Factor("he and zero together, as they usually come", model=he_and_zero_init),
     "he": Factor("He initialisation of the convolutions (normal, fan-out) instead of PyTorch's", model=he_init),
     "zero": Factor("the last BatchNorm of every block starts at 0", model=zero_init),
     "decay": Factor(
         "weight decay on tensors of two or more axes only: no bias, no norm", optimizer=decay_matrices_only
     ),
-    "normalisation": Factor("pixels to -1..1, instead of the training pictures' mean and deviation", centred),
-    "padding": Factor("the crop's padding mirrors the picture, instead of black", augment=mirrored),
+    "normalisation": Factor("pixels to -1..1, instead of the training images' mean and deviation", centred),
+    "padding": Factor("the crop's padding mirrors the image, instead of black", augment=mirrored),
 }
 
 
-def pictures_of(name: str, data: TrainingData) -> TrainingData:
-    """The pictures that the change `name` trains and tests on."""
-    change = FACTORS[name].pictures
+def images_of(name: str, data: TrainingData) -> TrainingData:
+    """The images that the change `name` trains and tests on."""
+    change = FACTORS[name].images
     return change(data) if change else data
 
 
@@ -126,7 +126,7 @@ def trainer(name: str, run: Run, recipe: Recipe, data: TrainingData, device: tor
     factor = FACTORS[name]
     options = {key: made for key in ("optimizer", "augment") if (made := getattr(factor, key))}
     model = factor.model(run, data.classes) if factor.model else None
-    return Trainer(run, recipe, pictures_of(name, data), device, model=model, change=change_of(name), **options)
+    return Trainer(run, recipe, images_of(name, data), device, model=model, change=change_of(name), **options)
 
 
 def finished(name: str, run: Run, recipe: Recipe, data: TrainingData, folder: Path) -> dict[str, Any] | None:
@@ -134,7 +134,7 @@ def finished(name: str, run: Run, recipe: Recipe, data: TrainingData, folder: Pa
     path = curve_file(folder / name, run)
     if not path.exists():
         return None
-    return finished_curve(path, identity(run, recipe, pictures_of(name, data), change_of(name)))
+    return finished_curve(path, identity(run, recipe, images_of(name, data), change_of(name)))
 
 
 def change_of(name: str) -> str:

@@ -16,7 +16,7 @@ LOOKS = {
 
 
 def draw_curves(curves: list[Curve], path: Path) -> Path:
-    """Accuracy above, loss below, a column for each number of pictures."""
+    """Accuracy above, loss below, a column for each number of images."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -37,7 +37,7 @@ def draw_curves(curves: list[Curve], path: Path) -> Path:
                 )  # fmt: skip
                 if not curve.complete:
                     above.annotate("cut short", (steps[-1], accuracies[-1]), fontsize=7)
-            above.set_title(f"{size:,} pictures", fontsize=9)
+            above.set_title(f"{size:,} images", fontsize=9)
             below.set_xlabel("step")
         axes[0][0].set_ylabel("validation accuracy (%)")
         axes[1][0].set_ylabel("training loss, smoothed (nats)")
@@ -48,7 +48,7 @@ def draw_curves(curves: list[Curve], path: Path) -> Path:
 
 
 def draw_sizes(curves: list[Curve], numbers: Published, path: Path) -> Path:
-    """Best accuracy against the number of pictures: ours filled, the article's hollow (not beside other pictures)."""
+    """Best accuracy against the number of images: ours filled, the article's hollow (not beside other images)."""
     figure, axes = plots.figure_and_axes(4.6, 3.4)
     for model, look in LOOKS.items():
         ours = sorted((c.size, c.best) for c in curves if c.model == model and c.complete)
@@ -65,7 +65,7 @@ def draw_sizes(curves: list[Curve], numbers: Published, path: Path) -> Path:
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{t:,}" for t in ticks], minor=False)
     axes.minorticks_off()
-    axes.set_xlabel("training pictures")
+    axes.set_xlabel("training images")
     axes.set_ylabel("best validation accuracy (%)")
     axes.legend(frameon=False, fontsize=8, loc="best")
     return plots.save(figure, path)

@@ -53,13 +53,13 @@ def _fault(content: dict[str, Any]) -> str | None:
         return f"model {who['model']!r}, variant {who['variant']!r}"
     if not all(type(who[key]) is int for key in ("size", "seed")) or not isinstance(who["validation_sha256"], str):
         return "size, seed or validation_sha256 is of another kind"
-    pictures = content["validation_pictures"]
-    if pictures < 1 or content["held_out_pictures"] < 1:
-        return "no pictures"
+    images = content["validation_images"]
+    if images < 1 or content["held_out_images"] < 1:
+        return "no images"
     steps = [v["step"] for v in content["validations"]]
     if not steps or steps != sorted(set(steps)) or not 0 < steps[0] <= steps[-1] <= len(losses):
         return "validations and losses do not fit"
-    if not all(0 <= v["correct"] <= pictures for v in content["validations"]) or not all(x == x + 0 for x in losses):
+    if not all(0 <= v["correct"] <= images for v in content["validations"]) or not all(x == x + 0 for x in losses):
         return "a number that is none"
     if content["complete"] and not steps[-1] == len(losses) == recipe.steps:
         return "called complete, but it ends before its last step"

@@ -16,7 +16,7 @@ DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
 @dataclass(frozen=True)
 class Score:
-    """Accuracies in % of one network on one number of pictures, a value for each of `seeds`; `steps` of the best."""
+    """Accuracies in % of one network on one number of images, a value for each of `seeds`; `steps` of the best."""
 
     best: list[float]
     held_out: list[float]
@@ -37,8 +37,8 @@ def score(curves: Iterable[dict[str, Any]]) -> Score:
     """Curves of the seeds of one cell -> its accuracies."""
     curves = list(curves)
     return Score(
-        [100 * c["best"]["correct"] / c["validation_pictures"] for c in curves],
-        [100 * c["best"]["held_out_correct"] / c["held_out_pictures"] for c in curves],
+        [100 * c["best"]["correct"] / c["validation_images"] for c in curves],
+        [100 * c["best"]["held_out_correct"] / c["held_out_images"] for c in curves],
         [c["best"]["step"] for c in curves],
         [c["identity"]["seed"] for c in curves],
     )
@@ -68,7 +68,7 @@ def data_name(data: str) -> str:
 def header(data: str, recipe: Recipe, models: tuple[str, ...], classes: int) -> list[str]:
     """The article's first lines: both networks with their cost, and the recipe."""
     m = scratch_models
-    tokens = (recipe.picture_size // m.PATCH) ** 2
+    tokens = (recipe.image_size // m.PATCH) ** 2
     words = {
         "ViT": f"({m.PATCH}x{m.PATCH} patches -> {tokens} tokens + [class], D {m.DIM}, {m.LAYERS} layers, "
         f"{m.HEADS} heads, MLP {m.MLP}):",
@@ -77,8 +77,8 @@ def header(data: str, recipe: Recipe, models: tuple[str, ...], classes: int) -> 
     title = f"Section 4.3 in miniature: {data_name(data)} from scratch, same recipe for both models and every data size"
     lines = [f"== {title} =="]
     for name in models:
-        parameters = m.parameter_count(name, classes=classes, picture_size=recipe.picture_size)
-        cost = m.multiply_adds(name, classes=classes, picture_size=recipe.picture_size)
+        parameters = m.parameter_count(name, classes=classes, image_size=recipe.image_size)
+        cost = m.multiply_adds(name, classes=classes, image_size=recipe.image_size)
         lines.append(
             f"  {name:<6} {words[name]:<71} {millions(parameters)} parameters, "
             f"{cost.weights / 1e6:.0f}M multiply-adds per image"
@@ -119,7 +119,7 @@ def cost_lines(models: tuple[str, ...], recipe: Recipe, classes: int) -> list[st
     lines = []
     totals = {}
     for name in models:
-        cost = scratch_models.multiply_adds(name, classes=classes, picture_size=recipe.picture_size)
+        cost = scratch_models.multiply_adds(name, classes=classes, image_size=recipe.image_size)
         totals[name] = cost.total
         attention = f" + {cost.attention:,} in attention products" if cost.attention else ""
         lines.append(
@@ -128,7 +128,7 @@ def cost_lines(models: tuple[str, ...], recipe: Recipe, classes: int) -> list[st
         )
     if len(totals) == 2:
         lines.append(
-            "  the article's figure leaves the attention products out; with them one ViT picture costs "
+            "  the article's figure leaves the attention products out; with them one ViT image costs "
             f"{totals['ViT'] / totals['ResNet']:.2f} of a ResNet's"
         )
     return lines
@@ -165,24 +165,24 @@ def held_out_lines(scores: dict[tuple[str, int], Score]) -> list[str]:
     return lines
 
 
-def binomial_variance(accuracy: float, pictures: int) -> float:
-    """Variance in squared points of an accuracy in % scored on `pictures`."""
-    return accuracy * (100 - accuracy) / pictures
+def binomial_variance(accuracy: float, images: int) -> float:
+    """Variance in squared points of an accuracy in % scored on `images`."""
+    return accuracy * (100 - accuracy) / images
 
 
-def gap_error(vit: Score, resnet: Score, pictures: int) -> float:
+def gap_error(vit: Score, resnet: Score, images: int) -> float:
     """Standard error in points of mean(ResNet) - mean(ViT), of `paired` scores.
 
-    Over the seeds when there are several (paired: both networks see one seed's pictures); else the binomial error of
-    two accuracies on `pictures`, which leaves the luck of the run out.
+    Over the seeds when there are several (paired: both networks see one seed's images); else the binomial error of
+    two accuracies on `images`, which leaves the luck of the run out.
     """
     if len(vit.best) > 1:
         gaps = [r - v for v, r in zip(vit.best, resnet.best, strict=True)]
         return statistics.stdev(gaps) / math.sqrt(len(gaps))
-    return math.sqrt(binomial_variance(vit.mean, pictures) + binomial_variance(resnet.mean, pictures))
+    return math.sqrt(binomial_variance(vit.mean, images) + binomial_variance(resnet.mean, images))
 
 
-def seed_lines(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], pictures: int) -> list[str]:
+def seed_lines(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], images: int) -> list[str]:
     """Mean and sample deviation over the seeds, and the gap with its standard error."""
     lines = []
     for size in sizes:
@@ -195,7 +195,7 @@ def seed_lines(scores: dict[tuple[str, int], Score], sizes: tuple[int, ...], pic
             vit, resnet = both
             seeds = len(vit.seeds)
             what = f"over {seeds} seeds" if seeds > 1 else "of the two test scores; the run's luck is not in it"
-            error = gap_error(vit, resnet, pictures)
+            error = gap_error(vit, resnet, images)
             spread += f"   gap {resnet.mean - vit.mean:+.2f}, standard error {error:.2f} {what}"
         if cells:
             lines.append(f"{size:>10,}  {spread}")

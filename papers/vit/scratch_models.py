@@ -39,7 +39,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """ResNet-18's layout for small pictures: 3x3 stem, no max-pool, two blocks each; [B, 3, H, W] -> [B, classes]."""
+    """ResNet-18's layout for small images: 3x3 stem, no max-pool, two blocks each; [B, 3, H, W] -> [B, classes]."""
 
     def __init__(self, classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
         super().__init__()
@@ -59,12 +59,12 @@ class ResNet(nn.Module):
 class ViT(nn.Module):
     """transformers' ViTForImageClassification at the article's size; [B, 3, S, S] -> [B, classes]."""
 
-    def __init__(self, classes: int, picture_size: int, attention: str) -> None:
+    def __init__(self, classes: int, image_size: int, attention: str) -> None:
         from transformers import ViTConfig, ViTForImageClassification
 
         super().__init__()
         config = ViTConfig(
-            image_size=picture_size, patch_size=PATCH, hidden_size=DIM, num_hidden_layers=LAYERS,
+            image_size=image_size, patch_size=PATCH, hidden_size=DIM, num_hidden_layers=LAYERS,
             num_attention_heads=HEADS, intermediate_size=MLP, num_labels=classes, attn_implementation=attention,
         )  # fmt: skip
         self.vit = ViTForImageClassification(config)
@@ -73,28 +73,24 @@ class ViT(nn.Module):
         return self.vit(pixel_values=x).logits
 
 
-def check_picture_size(picture_size: int) -> None:
+def check_image_size(image_size: int) -> None:
     """Raise UserError for a size that does not divide into patches."""
-    if picture_size < 2 * PATCH or picture_size % PATCH:
-        raise UserError(
-            f"picture size {picture_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}"
-        )
+    if image_size < 2 * PATCH or image_size % PATCH:
+        raise UserError(f"image size {image_size} must be a multiple of the {PATCH}-pixel patch, at least {2 * PATCH}")
 
 
-def build(
-    name: str, *, classes: int = 10, picture_size: int = 32, seed: int = 0, attention: str = "eager"
-) -> nn.Module:
+def build(name: str, *, classes: int = 10, image_size: int = 32, seed: int = 0, attention: str = "eager") -> nn.Module:
     """A fresh float32 network on the CPU, its weights a function of `seed` alone (the caller's generator is untouched).
 
     attention: transformers' name of the ViT's attention code ("eager" or "sdpa"): speed and rounding, not the network.
-    Raises UserError for a name that is not in NAMES and for a picture that does not divide into 4x4 patches.
+    Raises UserError for a name that is not in NAMES and for an image that does not divide into 4x4 patches.
     """
     if name not in NAMES:
         raise UserError(f"model {name!r} is unknown; choose from {', '.join(NAMES)}")
-    check_picture_size(picture_size)
+    check_image_size(image_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ViT(classes, picture_size, attention) if name == "ViT" else ResNet(classes)
+        return ViT(classes, image_size, attention) if name == "ViT" else ResNet(classes)
 
 
 def parameters(model: nn.Module) -> int:
@@ -104,7 +100,7 @@ def parameters(model: nn.Module) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Multiply-adds of one picture's forward pass: in layers with weights, and in attention (q k^T, then v)."""
+    """Multiply-adds of one image's forward pass: in layers with weights, and in attention (q k^T, then v)."""
 
     weights: int
     attention: int
@@ -115,22 +111,22 @@ class Cost:
 
 
 @lru_cache
-def parameter_count(name: str, *, classes: int = 10, picture_size: int = 32) -> int:
+def parameter_count(name: str, *, classes: int = 10, image_size: int = 32) -> int:
     """`parameters` of a fresh network."""
-    return parameters(build(name, classes=classes, picture_size=picture_size))
+    return parameters(build(name, classes=classes, image_size=image_size))
 
 
 @lru_cache
-def multiply_adds(name: str, *, classes: int = 10, picture_size: int = 32) -> Cost:
+def multiply_adds(name: str, *, classes: int = 10, image_size: int = 32) -> Cost:
     """Counted, not typed: PyTorch's operation counter over a forward pass on the meta device (two operations each).
 
     The article's 77M leaves the attention products out (`weights`); the true count is `total`.
     """
     from torch.utils.flop_counter import FlopCounterMode
 
-    model = build(name, classes=classes, picture_size=picture_size).to("meta").eval()
+    model = build(name, classes=classes, image_size=image_size).to("meta").eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(torch.empty(1, 3, picture_size, picture_size, device="meta"))
+        model(torch.empty(1, 3, image_size, image_size, device="meta"))
     counts = counter.get_flop_counts()["Global"]
     # Products of two activations are batched (bmm); every product with a weight is a convolution or an (add)mm.
     attention = sum(n for op, n in counts.items() if "bmm" in str(op))

@@ -8,7 +8,7 @@ from typing import Any
 
 from shared.errors import UserError
 
-# sha256 of the 5,000 validation pictures that every seed uses, see scratch_data.Arrays.fingerprint
+# sha256 of the 5,000 validation images that every seed uses, see scratch_data.Arrays.fingerprint
 CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"
 VARIANTS = ("float32", "float32-compiled", "bf16", "bf16-compiled")
 PLAIN = "plain"  # the recipe with nothing changed, see scratch_factors
@@ -16,7 +16,7 @@ PLAIN = "plain"  # the recipe with nothing changed, see scratch_factors
 
 @dataclass(frozen=True)
 class Recipe:
-    """The article's numbers. `validation` counts pictures of the test split, `every` counts steps."""
+    """The article's numbers. `validation` counts images of the test split, `every` counts steps."""
 
     steps: int = 2500
     warmup: int = 250
@@ -26,7 +26,7 @@ class Recipe:
     pad: int = 4
     validation: int = 5000
     every: int = 250
-    picture_size: int = 32
+    image_size: int = 32
 
     def rate(self, step: int) -> float:
         """Learning rate of the update after `step` earlier ones: linear from 0 to `lr`, then half a cosine to 0."""
@@ -42,7 +42,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the table: which network on how many pictures with which seed, and the arithmetic."""
+    """One cell of the table: which network on how many images with which seed, and the arithmetic."""
 
     model: str
     size: int
@@ -57,7 +57,7 @@ class Run:
 
 def check_numbers(config: Any) -> None:
     """Raise UserError for a training's options that make no experiment; `config`: a script's, with their names."""
-    # one picture a batch leaves batch normalisation nothing to normalise
+    # one image a batch leaves batch normalisation nothing to normalise
     for key, least in {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0}.items():
         if getattr(config, key) < least:
             raise UserError(f"--{key} {getattr(config, key)}: must be at least {least}")
@@ -68,20 +68,20 @@ def check_numbers(config: Any) -> None:
 
 
 def departure(data: str, stand_in: str | None, recipe: Recipe, validation_sha256: str) -> str | None:
-    """Why the numbers cannot be compared with the article's: other pictures or another recipe; None if they can."""
+    """Why the numbers cannot be compared with the article's: other images or another recipe; None if they can."""
     if stand_in:
         return stand_in
     if data not in ("cifar10", "uoft-cs/cifar10"):
-        return f"other pictures ({data})"
+        return f"other images ({data})"
     article = Recipe()
     changed = [key for key in vars(article) if getattr(recipe, key) != getattr(article, key)]
     if changed:
         return f"another recipe ({', '.join(f'{k} {getattr(recipe, k)}' for k in changed)})"
-    return None if validation_sha256 == CIFAR10_VALIDATION else "validated on other pictures than CIFAR-10's test split"
+    return None if validation_sha256 == CIFAR10_VALIDATION else "validated on other images than CIFAR-10's test split"
 
 
 def departure_of(identity: dict) -> str | None:
-    """`departure` of a run on disk: its recipe, and the pictures by their hash (the mirror's name is not in it)."""
+    """`departure` of a run on disk: its recipe, and the images by their hash (the mirror's name is not in it)."""
     recipe = Recipe(**{key: identity[key] for key in vars(Recipe())})
     if identity.get("change"):
         return f"another recipe (change: {identity['change']})"

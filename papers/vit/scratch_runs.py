@@ -23,7 +23,7 @@ from papers.vit.scratch_train import Trainer, finished_curve, identity, settled_
 from shared.device import Choice, choose, rank_and_world, require_compiler
 
 TIMED_STEPS = 20
-FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many pictures (measured on two cores)
+FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many images (measured on two cores)
 
 
 def recipe_of(config: Any) -> Recipe:
@@ -46,7 +46,7 @@ def plan(models: tuple[str, ...], sizes: tuple[int, ...], seeds: int, variant: s
 
 @dataclass
 class Bench:
-    """What the runs of an experiment share: pictures on the CPU, recipe, device and the folder of their files.
+    """What the runs of an experiment share: images on the CPU, recipe, device and the folder of their files.
 
     `until`: the validation step at which every run stops, if not at the recipe's last.
     """
@@ -60,7 +60,7 @@ class Bench:
     _last: tuple[tuple[int, int], TrainingData] | None = field(default=None, init=False, repr=False)
 
     def data(self, run: Run) -> TrainingData:
-        """A run's pictures. Both networks of a cell use the same, so the last ones are kept."""
+        """A run's images. Both networks of a cell use the same, so the last ones are kept."""
         cell = (run.size, run.seed)
         if self._last is None or self._last[0] != cell:
             validation = self.recipe.validation
@@ -176,7 +176,7 @@ def unfinished_line(folder: Path, run: Run, until: int | None = None) -> str:
     if not path.exists():
         return f"  {run.name:<28} not run"
     curve = read_curve(path)
-    best = 100 * curve["best"]["correct"] / curve["validation_pictures"]
+    best = 100 * curve["best"]["correct"] / curve["validation_images"]
     return (
         f"  {run.name:<28} not finished: step {curve['validations'][-1]['step']:,} of {curve['identity']['steps']:,}, "
         f"{best:.1f}% so far; the same command {'without --until ' if until else ''}goes on"

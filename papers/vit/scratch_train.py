@@ -25,7 +25,7 @@ from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from shared.errors import UserError
 from shared.models.fast import keep_freed_memory
 
-# Pictures a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
+# Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
 CPU_EVALUATION_BATCH, EVALUATION_BATCH = 125, 1000
 
@@ -72,7 +72,7 @@ class Trainer:
         if device.type == "cpu":
             keep_freed_memory()  # each step asks for the same memory again
         self.model = model or scratch_models.build(
-            run.model, classes=data.classes, picture_size=recipe.picture_size, seed=run.seed,
+            run.model, classes=data.classes, image_size=recipe.image_size, seed=run.seed,
             attention=attention_code(run, device),
         )  # fmt: skip
         # A convolution's fast kernels want the channel as the innermost axis; the ViT has a single convolution.
@@ -91,9 +91,9 @@ class Trainer:
     def autocast(self) -> contextlib.AbstractContextManager:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.run.variant.startswith("bf16"))
 
-    def normalise(self, pictures: torch.Tensor) -> torch.Tensor:
-        """uint8 [B, 3, S, S] -> float32 of mean 0 and deviation 1 over the training pictures."""
-        return ((pictures.float() / 255 - self.mean) / self.std).contiguous(memory_format=self.layout)
+    def normalise(self, images: torch.Tensor) -> torch.Tensor:
+        """uint8 [B, 3, S, S] -> float32 of mean 0 and deviation 1 over the training images."""
+        return ((images.float() / 255 - self.mean) / self.std).contiguous(memory_format=self.layout)
 
     def step(self) -> torch.Tensor:
         """One update; returns the loss (a scalar on the device) without waiting for it."""
@@ -101,12 +101,12 @@ class Trainer:
         positions = batch_positions(len(train), self.done, recipe.batch, self.run.seed)
         batch = train.take(positions)
         draws = draw_augmentation(self.done, recipe.batch, self.run.seed, recipe.pad)
-        pictures = self.normalise(self.augment(batch.pictures, draws, recipe.pad))
+        images = self.normalise(self.augment(batch.images, draws, recipe.pad))
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.rate(self.done)
         self.model.train()
         with self.autocast():
-            loss = F.cross_entropy(self.forward(pictures).float(), batch.labels)
+            loss = F.cross_entropy(self.forward(images).float(), batch.labels)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
@@ -128,17 +128,17 @@ class Trainer:
 
     @torch.inference_mode()
     def correct(self, arrays: Arrays) -> int:
-        """How many pictures the network names correctly, in evaluation mode."""
+        """How many images the network names correctly, in evaluation mode."""
         self.model.eval()
         hits = torch.zeros((), dtype=torch.int64, device=self.device)
         batch = CPU_EVALUATION_BATCH if self.device.type == "cpu" else EVALUATION_BATCH
         with self.autocast():
-            for pictures, labels in zip(arrays.pictures.split(batch), arrays.labels.split(batch), strict=True):
-                hits += (self.forward(self.normalise(pictures)).argmax(1) == labels).sum()
+            for images, labels in zip(arrays.images.split(batch), arrays.labels.split(batch), strict=True):
+                hits += (self.forward(self.normalise(images)).argmax(1) == labels).sum()
         return int(hits)
 
     def validate(self) -> float:
-        """Score the validation pictures; keeps the weights if they are the best (of equals the first). Returns %."""
+        """Score the validation images; keeps the weights if they are the best (of equals the first). Returns %."""
         correct = self.correct(self.data.validation)
         self.validations.append({"step": self.done, "correct": correct})
         if self.best is None or correct > self.best["correct"]:
@@ -159,7 +159,7 @@ class Trainer:
         self.validations = list(state["validations"])
 
     def held_out_correct(self) -> int:
-        """Score of the kept weights on pictures that chose nothing. The network holds those weights afterwards."""
+        """Score of the kept weights on images that chose nothing. The network holds those weights afterwards."""
         assert self.best is not None
         self.model.load_state_dict(self.best["weights"])
         return self.correct(self.data.held_out)
@@ -179,7 +179,7 @@ def curve(trainer: Trainer, who: dict[str, Any], held_out: int | None) -> dict[s
     assert trainer.best is not None
     return {
         "schema": scratch_files.SCHEMA, "identity": who, "complete": held_out is not None,
-        "validation_pictures": len(trainer.data.validation), "held_out_pictures": len(trainer.data.held_out),
+        "validation_images": len(trainer.data.validation), "held_out_images": len(trainer.data.held_out),
         "validations": trainer.validations,
         "best": {"step": trainer.best["step"], "correct": trainer.best["correct"], "held_out_correct": held_out},
         # seven digits hold a float32

@@ -16,7 +16,7 @@ SIZES = (1000, 5000, 50000)
 
 
 def judge_accuracies(
-    record: Record, published: Published, scores: dict[tuple[str, int], Score], pictures: int, why: str | None
+    record: Record, published: Published, scores: dict[tuple[str, int], Score], images: int, why: str | None
 ) -> None:
     """Six accuracies, three gaps, two gains. `why`: see `departure`."""
     for size in SIZES:
@@ -28,13 +28,13 @@ def judge_accuracies(
                 record.judge(number, None, why_not_run="this run was not finished")
                 continue
             std = spread_against_one_run(ours.best)
-            record.judge(number, ours.mean, std=std, pictures=pictures, stand_in=why)
+            record.judge(number, ours.mean, std=std, images=images, stand_in=why)
         both = paired(vit, resnet)
         record.judge(
             published[f"{row}/ResNet - ViT"],
             both[1].mean - both[0].mean if both else None,
             stand_in=why,
-            terms={"both sides' errors": gap_tolerance(*both, pictures)} if both else None,
+            terms={"both sides' errors": gap_tolerance(*both, images)} if both else None,
             why_not_run="one of the two runs was not finished",
         )
     for name in scratch_models.NAMES:
@@ -43,20 +43,20 @@ def judge_accuracies(
             published[f"1,000 -> 50,000 images/{name} gains"],
             both[1].mean - both[0].mean if both else None,
             stand_in=why,
-            terms={"both sides' errors": gap_tolerance(*both, pictures)} if both else None,
+            terms={"both sides' errors": gap_tolerance(*both, images)} if both else None,
             why_not_run="one of the two runs was not finished",
         )
 
 
-def gap_tolerance(one: Score, other: Score, pictures: int) -> float:
+def gap_tolerance(one: Score, other: Score, images: int) -> float:
     """Points that two differences of accuracies may lie apart, the article's from one run and ours from n.
 
     The two are `paired`. Both sides carry the binomial error of two scores; where we have several seeds, both also
     carry the spread of a run.
     """
-    variance = 2 * (binomial_variance(one.mean, pictures) + binomial_variance(other.mean, pictures))
+    variance = 2 * (binomial_variance(one.mean, images) + binomial_variance(other.mean, images))
     if len(one.seeds) > 1:
-        variance += gap_error(one, other, pictures) ** 2 * (len(one.seeds) + 1)
+        variance += gap_error(one, other, images) ** 2 * (len(one.seeds) + 1)
     return Z * math.sqrt(variance)
 
 

@@ -68,7 +68,7 @@ def figure3(tables: dict[str, Published], directory: Path) -> Path:
         axes.plot(*zip(*points, strict=True), style, color=colour, label=model, markersize=5)
     axes.set_xticks(range(len(sets)), [f"{n}\n{size}" for n, size in zip(sets, ("1.3M", "14M", "303M"), strict=True)])
     axes.set_xlim(-0.2, 2.2)
-    axes.set_xlabel("pre-training set (pictures)")
+    axes.set_xlabel("pre-training set (images)")
     axes.set_ylabel("ImageNet top-1, %")
     axes.legend(frameon=False, fontsize=8)
     return save(figure, directory / "figure3-pretraining.png")

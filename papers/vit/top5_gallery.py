@@ -1,4 +1,4 @@
-"""The pictures behind the counts: cards with the five best guesses, and contact sheets of what stayed wrong.
+"""The images behind the counts: cards with the five best guesses, and contact sheets of what stayed wrong.
 
 Drawn with Pillow, pixel by pixel the same on every run. Photographs keep their shape; text that does not fit is cut
 with an ellipsis. A figure stays below one megabyte: above it, the number of colours is reduced to 256.
@@ -27,12 +27,12 @@ LIMIT = 1_000_000  # bytes of a figure
 
 @dataclass(frozen=True)
 class Card:
-    """One picture: uint8 [H, W, 3], its file name, its label and the label's rank, the guesses, best first.
+    """One image: uint8 [H, W, 3], its file name, its label and the label's rank, the guesses, best first.
 
     A guess is (name, share, is the label); shares are between 0 and 1.
     """
 
-    picture: np.ndarray
+    image: np.ndarray
     file: str
     label: str
     rank: int
@@ -40,13 +40,13 @@ class Card:
 
 
 def draw_cards(path: Path, title: str, note: str, cards: Sequence[Card], columns: int = 4, side: int = 224) -> Path:
-    """Write the cards as one PNG: the picture, the file name, the label, and the guesses with their shares."""
+    """Write the cards as one PNG: the image, the file name, the label, and the guesses with their shares."""
     line, gap, small, heading = 20, 20, _font(12), _font(14, bold=True)
     height = side + 48 + max((len(card.guesses) for card in cards), default=0) * line
     canvas, places = _page(title, note, len(cards), columns, (side, height), gap)
     draw = ImageDraw.Draw(canvas)
     for card, (x, y) in zip(cards, places, strict=True):
-        _paste(canvas, card.picture, x, y, side)
+        _paste(canvas, card.image, x, y, side)
         y += side + 6
         draw.text((x, y), _fit(card.file, small, side), fill=GREY, font=small)
         draw.text((x, y + 18), _fit(f"label: {card.label}", heading, side), fill=INK, font=heading)
@@ -64,12 +64,12 @@ def draw_cards(path: Path, title: str, note: str, cards: Sequence[Card], columns
 
 
 def draw_sheet(path: Path, title: str, note: str, cards: Sequence[Card], columns: int = 7, side: int = 132) -> Path:
-    """Write a contact sheet as one PNG: small pictures, each with its first guess and the rank of its label."""
+    """Write a contact sheet as one PNG: small images, each with its first guess and the rank of its label."""
     small = _font(11)
     canvas, places = _page(title, note, len(cards), columns, (side, side + 34), 10)
     draw = ImageDraw.Draw(canvas)
     for card, (x, y) in zip(cards, places, strict=True):
-        _paste(canvas, card.picture, x, y, side)
+        _paste(canvas, card.image, x, y, side)
         draw.text((x, y + side + 3), _fit(card.guesses[0][0], small, side), fill=WRONG, font=small)
         draw.text((x, y + side + 17), f"label at rank {card.rank}", fill=GREY, font=small)
     return _save(canvas, path)
@@ -92,9 +92,9 @@ def _page(
     return canvas, places
 
 
-def _paste(canvas: Image.Image, picture: np.ndarray, x: int, y: int, side: int) -> None:
-    """The picture inside a square of `side`, its shape kept, on a pale ground."""
-    image = Image.fromarray(picture)
+def _paste(canvas: Image.Image, image: np.ndarray, x: int, y: int, side: int) -> None:
+    """The image inside a square of `side`, its shape kept, on a pale ground."""
+    image = Image.fromarray(image)
     scale = side / max(image.size)
     size = tuple(max(1, round(length * scale)) for length in image.size)
     if size != image.size:

@@ -8,9 +8,9 @@ from papers.vit.top5_scoring import TOP, ClassScore, Counts, Scores, short
 from shared.verdict import wilson
 
 
-def headline(pictures: int, data: str, classes: int = 1000) -> str:
+def headline(images: int, data: str, classes: int = 1000) -> str:
     """The article's title, without the signs around it."""
-    return f"top-1 and top-5 accuracy over all {classes} ImageNet classes, on the {pictures:,} {data} pictures"
+    return f"top-1 and top-5 accuracy over all {classes} ImageNet classes, on the {images:,} {data} pictures"
 
 
 def model_line(name: str, counts: Counts) -> str:
@@ -25,7 +25,7 @@ def examples_lines(
     model: str, scores: Scores, chosen: Sequence[int], candidates: int, seed: int,
     files: Sequence[str], label_names: Sequence[str],
 ) -> list[str]:  # fmt: skip
-    """The drawn pictures, as the article prints them. `chosen` are rows of `scores`, out of `candidates`."""
+    """The drawn images, as the article prints them. `chosen` are rows of `scores`, out of `candidates`."""
     how = f"{len(chosen)} picked at random, seed {seed}"
     if len(chosen) == candidates:
         how = "there is none" if candidates == 0 else f"all {candidates} there are"
@@ -40,7 +40,7 @@ def sum_line(name: str, counts: Counts, tied: int) -> str:
     """That the counts add up (`count` has checked it), and how often the order of equal logits mattered."""
     return (
         f"  {name:20} {counts.right:,} right + {counts.forgiven:,} wrong with the label in the top {TOP} + "
-        f"{counts.rest:,} rest = {counts.pictures:,} pictures; equal logits decided by index on {tied}"
+        f"{counts.rest:,} rest = {counts.images:,} images; equal logits decided by index on {tied}"
     )
 
 
@@ -53,24 +53,24 @@ def share(successes: int, n: int) -> str:
 
 
 def origin_rows(groups: Sequence[tuple[str, Counts | None]]) -> list[list[str]]:
-    """[which pictures, how many, top-1 with interval, top-5 with interval]; None: no such picture."""
+    """[which images, how many, top-1 with interval, top-5 with interval]; None: no such image."""
     rows = []
     for what, counts in groups:
         if counts is None:
             rows.append([what, "0", "-", "-"])
             continue
         five = counts.right + counts.forgiven
-        rows.append([what, f"{counts.pictures:,}", share(counts.right, counts.pictures), share(five, counts.pictures)])
+        rows.append([what, f"{counts.images:,}", share(counts.right, counts.images), share(five, counts.images)])
     return rows
 
 
 def class_rows(found: Sequence[ClassScore], telling: Sequence[str]) -> list[list[str]]:
-    """[class, pictures, top-1, top-5, top-1 of the data set's classes, most frequent wrong top-1 with counts]."""
+    """[class, images, top-1, top-5, top-1 of the data set's classes, most frequent wrong top-1 with counts]."""
     rows = []
     for row in found:
-        shares = [f"{100 * n / row.pictures:.1f}%" if row.pictures else "-" for n in (row.top1, row.top5, row.of_few)]
+        shares = [f"{100 * n / row.images:.1f}%" if row.images else "-" for n in (row.top1, row.top5, row.of_few)]
         confused = ", ".join(f"{telling[index]} {n}" for index, n in row.confusions) or "none"
-        rows.append([telling[row.index], f"{row.pictures:,}", *shares, confused])
+        rows.append([telling[row.index], f"{row.images:,}", *shares, confused])
     return rows
 
 

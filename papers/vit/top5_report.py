@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from papers.vit import top5_images
 from papers.vit import top5_lines as lines
-from papers.vit import top5_pictures
 from papers.vit.top5_run import Classifier, origin_groups
 from papers.vit.top5_scoring import Counts, by_class, draw, origin, telling_names
 from papers.vit.top5_verdicts import DRAWN_FROM, NO_DRAW, judge
-from shared.data import PictureSet
+from shared.data import ImageSet
 from shared.published import load
 from shared.record import Record
 
@@ -27,61 +27,61 @@ FOUR_OR_THREE = (
 )
 
 
-def tell(record: Record, config: Config, found: list[Classifier], sets: list[PictureSet], notes: list[str]) -> None:
+def tell(record: Record, config: Config, found: list[Classifier], sets: list[ImageSet], notes: list[str]) -> None:
     """Everything from the first line to the last. `found` have been run on `sets`."""
     published = load("vit", "top5")
-    pictures, imagenette = sets[0], is_imagenette(sets[0])
+    images, imagenette = sets[0], is_imagenette(sets[0])
     origins(record, found, sets)
-    title = "Imagenette" if imagenette else Path(pictures.name).name
-    title += "" if pictures.split == "all" else f" {pictures.split}"
-    record.section(lines.headline(len(pictures), title))
+    title = "Imagenette" if imagenette else Path(images.name).name
+    title += "" if images.split == "all" else f" {images.split}"
+    record.section(lines.headline(len(images), title))
     for c in found:
         record.say(lines.model_line(c.name, c.headline.counts))
     shown = next((c for c in found if c.spec == config.gallery_of), found[0])
     candidates = np.flatnonzero(shown.headline.scores.forgiven)
-    drawn = draw(pictures.names, candidates, DRAWN, config.seed)
+    drawn = draw(images.names, candidates, DRAWN, config.seed)
     record.say()
     for line in lines.examples_lines(
-        shown.name, shown.headline.scores, drawn, len(candidates), config.seed, pictures.names,
+        shown.name, shown.headline.scores, drawn, len(candidates), config.seed, images.names,
         shown.identity.label_names,
     ):  # fmt: skip
         record.say(line)
 
-    top5_pictures.drawn_pictures(record, config, shown, drawn, len(candidates))
+    top5_images.drawn_images(record, config, shown, drawn, len(candidates))
     counting(record, found, notes)
     seen(record, found)
     classes(record, found)
     entering(record, found)
     if imagenette:
-        top5_pictures.article_pictures(record, config, shown, published)
+        top5_images.article_images(record, config, shown, published)
         for c in found:
             if c.name == DRAWN_FROM:
-                top5_pictures.article_draw(record, c, config.seed, published)
-    top5_pictures.contact_sheets(record, config, shown)
-    judge(record, found, config.stands_for, published, same_data=imagenette and pictures.split == "validation")
+                top5_images.article_draw(record, c, config.seed, published)
+    top5_images.contact_sheets(record, config, shown)
+    judge(record, found, config.stands_for, published, same_data=imagenette and images.split == "validation")
     record.results["models"] = {c.name: results_of(c) for c in found}
-    files = [pictures.names[i] for i in drawn]
+    files = [images.names[i] for i in drawn]
     record.results["drawn"] = {"model": shown.name, "candidates": len(candidates), "files": files}
     record.print_verdicts()
     record.cannot_show(
-        "how good a classifier is. Ten easy classes stand for ImageNet's 1,000, the pictures are stored small, and "
-        "most of them are training pictures. It is a lesson about the metric, not a benchmark."
+        "how good a classifier is. Ten easy classes stand for ImageNet's 1,000, the images are stored small, and "
+        "most of them are training images. It is a lesson about the metric, not a benchmark."
     )
 
 
-def is_imagenette(pictures: PictureSet) -> bool:
-    return pictures.name in ("imagenette", "frgfm/imagenette")
+def is_imagenette(images: ImageSet) -> bool:
+    return images.name in ("imagenette", "frgfm/imagenette")
 
 
-def origins(record: Record, found: list[Classifier], sets: list[PictureSet]) -> None:
-    """Which pictures, which weights and which arithmetic, for the JSON."""
+def origins(record: Record, found: list[Classifier], sets: list[ImageSet]) -> None:
+    """Which images, which weights and which arithmetic, for the JSON."""
     choices = list(dict.fromkeys(c.choice for c in found))  # one, unless a model is not computed in the common dtype
     record.use_device(
         choices[0].name, ", ".join(choice.dtype_name for choice in choices), "; ".join(c.reason for c in choices)
     )
     for part in sets:
         record.use_data(
-            part.name, split=part.split, source=part.source, pictures=len(part), fingerprint=part.fingerprint,
+            part.name, split=part.split, source=part.source, images=len(part), fingerprint=part.fingerprint,
             stand_in=part.stand_in,
         )  # fmt: skip
     for c in found:
@@ -105,15 +105,15 @@ def counting(record: Record, found: list[Classifier], notes: list[str]) -> None:
     record.table("Top-1 and top-5 over 1,000 classes", columns, rows)
     for note in notes:
         record.say(f"  {note}")
-    pictures = found[0].headline.pictures
-    if pictures.stand_in:
-        record.say(f"  stand-in pictures: {pictures.stand_in}; {pictures.source}")
+    images = found[0].headline.images
+    if images.stand_in:
+        record.say(f"  stand-in images: {images.stand_in}; {images.source}")
     for c in found:
         if c.identity.stand_in:
             record.say(f"  stand-in model: {c.name}: {c.identity.stand_in}")
-    if is_imagenette(pictures):
+    if is_imagenette(images):
         record.say(_wrapped(FOUR_OR_THREE))
-        record.say(_wrapped(f"Its eight pictures: {NO_DRAW}."))
+        record.say(_wrapped(f"Its eight images: {NO_DRAW}."))
 
 
 def _wrapped(text: str) -> str:
@@ -121,27 +121,27 @@ def _wrapped(text: str) -> str:
 
 
 def seen(record: Record, found: list[Classifier]) -> None:
-    """Accuracy on pictures that ImageNet trains on and on pictures that it does not, with Wilson intervals."""
-    pictures = found[0].headline.pictures
-    parts = [origin(name) for name in pictures.names]
-    record.section("pictures seen in training and pictures not seen (in brackets: Wilson's interval at 95 %)")
+    """Accuracy on images that ImageNet trains on and on images that it does not, with Wilson intervals."""
+    images = found[0].headline.images
+    parts = [origin(name) for name in images.names]
+    record.section("images seen in training and images not seen (in brackets: Wilson's interval at 95 %)")
     record.say(
-        f"  {parts.count('validation'):,} of the {len(pictures):,} pictures are named ILSVRC2012_val_*: they are from "
-        f"ImageNet's validation set.\n  {parts.count('training'):,} are ImageNet training pictures: a classifier "
+        f"  {parts.count('validation'):,} of the {len(images):,} images are named ILSVRC2012_val_*: they are from "
+        f"ImageNet's validation set.\n  {parts.count('training'):,} are ImageNet training images: a classifier "
         "trained on ImageNet has seen them with their labels."
     )
-    columns = ["model", "pictures", "how many", "top-1", "top-5"]
+    columns = ["model", "images", "how many", "top-1", "top-5"]
     rows = []
     for c in found:
         groups = origin_groups(c.headline)
         groups += [
-            (f"all {len(w.pictures):,} of ImageNet validation, not seen", w.counts)
+            (f"all {len(w.images):,} of ImageNet validation, not seen", w.counts)
             for w in c.ways[1:]
-            if w.pictures is not pictures and w.way == c.headline.way
+            if w.images is not images and w.way == c.headline.way
         ]
         rows += [[c.name, *row] for row in lines.origin_rows(groups)]
     record.say("\n".join(lines.aligned(columns, rows, left=(0, 1))))
-    record.table("Seen and unseen pictures", columns, rows, note="In brackets: Wilson's interval at 95 %.")
+    record.table("Seen and unseen images", columns, rows, note="In brackets: Wilson's interval at 95 %.")
 
 
 def classes(record: Record, found: list[Classifier]) -> None:
@@ -151,7 +151,7 @@ def classes(record: Record, found: list[Classifier]) -> None:
     record.say(
         f"  {few}: the best among the data set's {len(found[0].own)} classes only. Last: the most frequent wrong top-1."
     )
-    columns = ["class", "pictures", "top-1", "top-5", few, "most frequent wrong top-1"]
+    columns = ["class", "images", "top-1", "top-5", few, "most frequent wrong top-1"]
     for c in found:
         telling = telling_names(c.identity.label_names, c.identity.label_wnids)
         rows = lines.class_rows(by_class(c.headline.scores, c.own), telling)
@@ -162,21 +162,21 @@ def classes(record: Record, found: list[Classifier]) -> None:
 
 
 def entering(record: Record, found: list[Classifier]) -> None:
-    """Accuracy by the way in which the stored pictures become the network's input."""
-    height, width = found[0].headline.pictures.picture(0).shape[:2]
-    record.section("how the stored pictures enter the network")
+    """Accuracy by the way in which the stored images become the network's input."""
+    height, width = found[0].headline.images.image(0).shape[:2]
+    record.section("how the stored images enter the network")
     record.say(
-        f"  The first picture is stored as {width}x{height}. own: the model's published recipe; crop: shortest "
+        f"  The first image is stored as {width}x{height}. own: the model's published recipe; crop: shortest "
         f"side, then the centre.\n  The headline is `{found[0].headline.way}`, whichever is best."
     )
-    columns = ["model", "pictures", "way", "top-1", "top-5", "preprocessing"]
+    columns = ["model", "images", "way", "top-1", "top-5", "preprocessing"]
     rows = [
-        [c.name, f"{w.pictures.split}, {len(w.pictures):,}", w.way, f"{w.counts.top1:.2f}%", f"{w.counts.top5:.2f}%",
+        [c.name, f"{w.images.split}, {len(w.images):,}", w.way, f"{w.counts.top1:.2f}%", f"{w.counts.top5:.2f}%",
          w.preprocessing]
         for c in found for w in c.ways
     ]  # fmt: skip
     record.say("\n".join(lines.aligned(columns, rows, left=(0, 1, 2, 5))))
-    record.table("How the stored pictures enter", columns, rows)
+    record.table("How the stored images enter", columns, rows)
 
 
 def results_of(c: Classifier) -> dict:
@@ -192,16 +192,16 @@ def results_of(c: Classifier) -> dict:
             {
                 "class": telling[row.index],
                 "wnid": c.identity.label_wnids[row.index],
-                "pictures": row.pictures,
+                "images": row.images,
                 "top-1": row.top1,
                 "top-5": row.top5,
                 "top-1 among the data set's classes": row.of_few,
-                "wrong top-1": [{"class": telling[k], "pictures": n} for k, n in row.confusions],
+                "wrong top-1": [{"class": telling[k], "images": n} for k, n in row.confusions],
             }
             for row in by_class(scores, c.own)
         ],
         "ways": [
-            {"split": w.pictures.split, "way": w.way, "preprocessing": w.preprocessing} | _numbers(w.counts)
+            {"split": w.images.split, "way": w.way, "preprocessing": w.preprocessing} | _numbers(w.counts)
             for w in c.ways
         ],
     }
@@ -209,9 +209,9 @@ def results_of(c: Classifier) -> dict:
 
 def _numbers(counts: Counts | None) -> dict:
     if counts is None:
-        return {"pictures": 0}
+        return {"images": 0}
     return {
-        "pictures": counts.pictures,
+        "images": counts.images,
         "right": counts.right,
         "wrong, label in the top 5": counts.forgiven,
         "rest": counts.rest,

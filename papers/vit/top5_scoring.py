@@ -3,7 +3,7 @@
 A class of the data set meets a class of the model through its wnid (WordNet's number of the noun, `n01440764`), because
 names do not tell classes apart: ImageNet has two classes "crane" and two whose short name is "maillot".
 
-Equal logits are put in order by the class index, the lower one first, and the pictures where that decided are counted.
+Equal logits are put in order by the class index, the lower one first, and the images where that decided are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WNID = re.compile(r"n\d{8}")
 
 @dataclass(frozen=True)
 class Scores:
-    """What a classifier says about n pictures. A class is its index in the classifier's own list of labels."""
+    """What a classifier says about n images. A class is its index in the classifier's own list of labels."""
 
     label: np.ndarray
     """int64 [n], the right class"""
@@ -45,7 +45,7 @@ class Scores:
         return len(self.label)
 
     def take(self, rows: np.ndarray) -> Self:
-        """The pictures `rows` (indices or a mask)."""
+        """The images `rows` (indices or a mask)."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     @classmethod
@@ -100,9 +100,9 @@ def score(logits: np.ndarray, label: np.ndarray, few: np.ndarray) -> Scores:
 
 @dataclass(frozen=True)
 class Counts:
-    """Pictures by outcome: top-1 right, label in the top five though not first, the rest."""
+    """Images by outcome: top-1 right, label in the top five though not first, the rest."""
 
-    pictures: int
+    images: int
     right: int
     forgiven: int
     rest: int
@@ -110,24 +110,24 @@ class Counts:
     @property
     def wrong(self) -> int:
         """Top-1 is not the label."""
-        return self.pictures - self.right
+        return self.images - self.right
 
     @property
     def top1(self) -> float:
         """Percent."""
-        return 100 * self.right / self.pictures
+        return 100 * self.right / self.images
 
     @property
     def top5(self) -> float:
         """Percent."""
-        return 100 * (self.right + self.forgiven) / self.pictures
+        return 100 * (self.right + self.forgiven) / self.images
 
 
 def count(scores: Scores) -> Counts:
     """The outcomes, with the check that they add up: the rest is counted from the ranks, not by subtraction."""
     counts = Counts(len(scores), int(scores.right.sum()), int(scores.forgiven.sum()), int((scores.rank > TOP).sum()))
-    if counts.right + counts.forgiven + counts.rest != counts.pictures:
-        raise RuntimeError(f"the outcomes do not add up to the pictures: {counts}")
+    if counts.right + counts.forgiven + counts.rest != counts.images:
+        raise RuntimeError(f"the outcomes do not add up to the images: {counts}")
     return counts
 
 
@@ -173,15 +173,15 @@ def draw(names: Sequence[str], candidates: np.ndarray, k: int, seed: int) -> lis
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class of the data set: pictures, how many are right by three rules, the most frequent wrong top-1."""
+    """One class of the data set: images, how many are right by three rules, the most frequent wrong top-1."""
 
     index: int
-    pictures: int
+    images: int
     top1: int
     top5: int
     of_few: int
     confusions: list[tuple[int, int]]
-    """(class index, pictures), most frequent first, equal ones by index"""
+    """(class index, images), most frequent first, equal ones by index"""
 
 
 def by_class(scores: Scores, few: np.ndarray, confusions: int = 3) -> list[ClassScore]:
@@ -204,7 +204,7 @@ ORIGINS = ("validation", "training", "unknown")
 
 
 def origin(name: str) -> str:
-    """ImageNet's part that a picture comes from, told by its file name: `validation`, `training` or `unknown`."""
+    """ImageNet's part that an image comes from, told by its file name: `validation`, `training` or `unknown`."""
     if name.startswith("ILSVRC2012_val_"):
         return "validation"
     return "training" if re.match(r"n\d{8}_\d+\.", name) else "unknown"

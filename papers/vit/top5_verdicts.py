@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from papers.vit.top5_pictures import printed_files
+from papers.vit.top5_images import printed_files
 from papers.vit.top5_run import Classifier
 from papers.vit.top5_scoring import Counts, short
 from shared.published import Number, Published
 from shared.record import Record
 from shared.verdict import Z
 
-DRAWN_FROM = "ViT-L/16"  # whose eight pictures the article prints
+DRAWN_FROM = "ViT-L/16"  # whose eight images the article prints
 NO_DRAW = (
     "random.Random(3).sample on the list sorted by file name cannot have given the printed rows: its closest pair of "
     "the 499 places is 303 and 309, but n03028079_9481 and n03028079_9560 are two apart among all 3,925 file names; "
@@ -20,7 +20,7 @@ NO_DRAW = (
 
 
 def judge(record: Record, found: list[Classifier], stands_for: str, published: Published, same_data: bool) -> None:
-    """A verdict for each published number. same_data: the pictures are Imagenette's validation part, or a copy."""
+    """A verdict for each published number. same_data: the images are Imagenette's validation part, or a copy."""
     if not same_data:
         for number in published.numbers.values():
             record.judge(number, None, why_not_run="another data set")
@@ -32,17 +32,17 @@ def judge(record: Record, found: list[Classifier], stands_for: str, published: P
         for column, number in numbers.items():
             record.judge(
                 number, _measured(counts, column) if counts else None, stand_in=stand_in,
-                pictures=counts.pictures if counts else None,
-                terms=binomial(number) if number.unit == "pictures" else None,
+                images=counts.images if counts else None,
+                terms=binomial(number) if number.unit == "images" else None,
                 why_not_run=f"{name} is not among the models of this run",
             )  # fmt: skip
-    _judge_pictures(record, found, stands_for, published)
+    _judge_images(record, found, stands_for, published)
 
 
 def binomial(number: Number) -> dict[str, float]:
-    """The tolerance's binomial term for a count among `number.pictures`, in pictures: `shared.verdict`'s own rule."""
-    p = number.value / number.pictures
-    return {"binomial": Z * math.sqrt(2 * number.pictures * p * (1 - p))}
+    """The tolerance's binomial term for a count among `number.images`, in images: `shared.verdict`'s own rule."""
+    p = number.value / number.images
+    return {"binomial": Z * math.sqrt(2 * number.images * p * (1 - p))}
 
 
 def _measured(counts: Counts, column: str) -> float:
@@ -54,18 +54,18 @@ def _measured(counts: Counts, column: str) -> float:
     }[column]
 
 
-def _judge_pictures(record: Record, found: list[Classifier], stands_for: str, published: Published) -> None:
-    """What ViT-L/16 says of the eight printed pictures, picture by picture; the draw itself cannot be repeated."""
+def _judge_images(record: Record, found: list[Classifier], stands_for: str, published: Published) -> None:
+    """What ViT-L/16 says of the eight printed images, image by image; the draw itself cannot be repeated."""
     run, stand_in = _who_answers(found, stands_for, DRAWN_FROM)
-    place = {name: i for i, name in enumerate(run.headline.pictures.names)} if run else {}
-    why = "the picture is not in this set" if run else f"{DRAWN_FROM} is not among the models of this run"
+    place = {name: i for i, name in enumerate(run.headline.images.names)} if run else {}
+    why = "the image is not in this set" if run else f"{DRAWN_FROM} is not among the models of this run"
     for file in printed_files(published):
         i = place.get(file)
         best = short(run.identity.label_names[run.headline.scores.top[i, 0]]) if i is not None else None
         rank = int(run.headline.scores.rank[i]) if i is not None else None
         for what, measured in (("top-1", best), ("rank of the label", rank)):
-            record.judge(published[f"eight pictures/{file}/{what}"], measured, stand_in=stand_in, why_not_run=why)
-    record.judge(published["eight pictures/the draw"], None, why_not_run=NO_DRAW)
+            record.judge(published[f"eight images/{file}/{what}"], measured, stand_in=stand_in, why_not_run=why)
+    record.judge(published["eight images/the draw"], None, why_not_run=NO_DRAW)
 
 
 def _who_answers(found: list[Classifier], stands_for: str, name: str) -> tuple[Classifier | None, str | None]:
@@ -76,5 +76,5 @@ def _who_answers(found: list[Classifier], stands_for: str, name: str) -> tuple[C
         run = found[0]
         reasons.append(f"{run.name} in place of {name}")
     if run is not None:
-        reasons += [reason for reason in (run.identity.stand_in, run.headline.pictures.stand_in) if reason]
+        reasons += [reason for reason in (run.identity.stand_in, run.headline.images.stand_in) if reason]
     return run, "; ".join(reasons) or None

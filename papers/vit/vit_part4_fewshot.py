@@ -3,8 +3,8 @@
     python vit_part4_fewshot.py                               the article's seven models: network; a GPU: minutes
     python vit_part4_fewshot.py --config configs/vit/fewshot-offline.toml  two models out of wheels: CPU, minutes
     python vit_part4_fewshot.py --config configs/vit/fewshot-demo.toml     embedded digits, one model: a minute
-    python vit_part4_fewshot.py --models timm:resnet18.a1_in1k --data ~/pictures --experiment mine
-    torchrun --nproc-per-node 8 vit_part4_fewshot.py                  several GPUs share the pictures
+    python vit_part4_fewshot.py --models timm:resnet18.a1_in1k --data ~/images --experiment mine
+    torchrun --nproc-per-node 8 vit_part4_fewshot.py                  several GPUs share the images
 
 Expected on the article's data: ViT-L/16 64.0 ± 3.3 % at 1-shot CIFAR-100 and 84.3 ± 0.3 % at 10-shot; 74.6 ± 3.0 % and
 86.9 ± 0.2 % on Pets. A second run takes its features from the cache. Writes results/vit/<experiment>.{log,json}.
@@ -21,9 +21,7 @@ from shared import cli
 from shared.errors import UserError
 from shared.record import Record
 
-QUESTION = (
-    "How well does a linear map in closed form name pictures from a frozen model, given 1 to 10 examples a class?"
-)
+QUESTION = "How well does a linear map in closed form name images from a frozen model, given 1 to 10 examples a class?"
 
 
 @dataclass
@@ -41,25 +39,25 @@ class Config(cli.Common):
     data: tuple[str, ...] = ("cifar100", "pets")
     """cifar100, pets, cifar10, imagenette, digits, <owner>/<name> on the hub, or a folder with a sub-folder a class"""
     data_root: Path | None = None
-    """mirror of the picture sets (default: PAPERS_DATA)"""
+    """mirror of the image sets (default: PAPERS_DATA)"""
     protocol: Literal["article", "big_vision", "both"] = "both"
     """article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
     shots: tuple[int, ...] = (1, 2, 5, 10)
-    """pictures a class, article's protocol"""
+    """images a class, article's protocol"""
     draws: int = 5
     """random draws for each k, article's protocol"""
     lambdas: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
     """penalties to choose from, article's protocol"""
     seed: int = 0
-    """chooses test, selection and pool pictures and the draws"""
+    """chooses test, selection and pool images and the draws"""
     pool: int = 20
-    """training pictures a class that draws are taken from"""
+    """training images a class that draws are taken from"""
     selection: int = 5
-    """other training pictures a class, to choose lambda"""
+    """other training images a class, to choose lambda"""
     test: int | None = None
-    """test pictures a class (default: 10 for cifar100, 30 for pets, else up to 30)"""
+    """test images a class (default: 10 for cifar100, 30 for pets, else up to 30)"""
     big_vision_shots: tuple[int, ...] = (1, 5, 10, 25)
-    """pictures a class, big_vision's protocol"""
+    """images a class, big_vision's protocol"""
     big_vision_seeds: int = 3
     """seeds 0, 1, ... of big_vision's protocol"""
     precision_model: str = "google/vit-huge-patch14-224-in21k"
@@ -105,10 +103,8 @@ def main(config: Config) -> Record:
         models = [run.open_model(spec, choice, compile=config.compile) for spec in config.models]
         run.name_apart(models, data)
         if rank == 0:
-            pictures = sum(len(d.used) + len(d.test) for d in data)
-            print(
-                f"features of {pictures:,} pictures with each of {len(models)} models, unless cached", file=sys.stderr
-            )
+            images = sum(len(d.used) + len(d.test) for d in data)
+            print(f"features of {images:,} images with each of {len(models)} models, unless cached", file=sys.stderr)
         notes: list[str] = []
         wanted = {"article": article, "big_vision": authors} if rank == 0 else {"article": (), "big_vision": ()}
         for model in models:
@@ -141,7 +137,7 @@ def main(config: Config) -> Record:
         report.stand_ins(record, models, data, config.shots)
         record.cannot_show(
             "no JFT-300M and no fine-tuning; the test sets are small, and all draws of a data set are scored on the "
-            "same test pictures, so the spread over draws leaves out the test set's own error, given beside it. The "
+            "same test images, so the spread over draws leaves out the test set's own error, given beside it. The "
             "checkpoints are released ones, not the paper's runs."
         )
     return record
@@ -186,7 +182,7 @@ def check(config: Config) -> None:
         if len(set(values)) < len(values):
             raise UserError(f"--{option.replace('_', '-')} {values}: one value stands twice; name each once")
     if config.protocol != "big_vision" and max(config.shots) > config.pool:
-        raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} pictures a class; raise --pool")
+        raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} images a class; raise --pool")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python vit_part4_pictures.py                              after vit_part4_fewshot.py; seconds
     python vit_part4_pictures.py --result fewshot-offline     after the run with the two offline models
 
-Nothing is drawn at random here: the pictures are the rows that the result names, checked against its fingerprint.
-Expected: one picture for each of 37 breeds, a figure a data set. Writes results/vit/figures/, pictures.{log,json}.
+Nothing is drawn at random here: the images are the rows that the result names, checked against its fingerprint.
+Expected: one image for each of 37 breeds, a figure a data set. Writes results/vit/figures/, images.{log,json}.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.paths import results_dir
 from shared.record import Record
 
 if TYPE_CHECKING:
-    from shared.data import PictureSet
+    from shared.data import ImageSet
 
 
 @dataclass
@@ -29,13 +29,13 @@ class Config(cli.Common):
     result: str = "fewshot"
     """name of the few-shot result (results/vit/<name>.json), or a path"""
     data: str = "Oxford-IIIT Pets"
-    """data set of the result whose training pictures are shown; "none" shows none"""
+    """data set of the result whose training images are shown; "none" shows none"""
     shots: int = 1
     """which k"""
     draw: int = 0
     """which of its draws, from 0"""
     data_root: Path | None = None
-    """mirror of the picture sets (default: PAPERS_DATA)"""
+    """mirror of the image sets (default: PAPERS_DATA)"""
 
 
 def main(config: Config) -> Record:
@@ -53,23 +53,23 @@ def main(config: Config) -> Record:
     shown = find_draw(config, path, result) if config.data != "none" else None
     suffix = result["experiment"].removeprefix("fewshot")
     with Record(
-        "vit", f"pictures{suffix}", config=config, results=config.results,
-        question="What does a 1-shot training set look like, and what does each further picture bring?",
+        "vit", f"images{suffix}", config=config, results=config.results,
+        question="What does a 1-shot training set look like, and what does each further image bring?",
     ) as record:  # fmt: skip
         record.seed = result["provenance"]["seed"]
         record.say(f"== figures of {result['experiment']} (seed {record.seed}) ==")
         if shown is not None:
             names = [shown.class_names[label] for label in shown.labels]
-            title = f"{config.data}: all {len(shown)} training pictures of {config.shots}-shot draw {config.draw + 1}"
+            title = f"{config.data}: all {len(shown)} training images of {config.shots}-shot draw {config.draw + 1}"
             sheet = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
             figures.sheet(shown.batch(range(len(shown))), names, title, sheet)
             caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
             record.figure(sheet, caption, kind="gallery")
             record.use_data(
-                config.data, split="train", source=shown.source, pictures=len(shown), fingerprint=shown.fingerprint,
+                config.data, split="train", source=shown.source, images=len(shown), fingerprint=shown.fingerprint,
                 stand_in=shown.stand_in,
             )  # fmt: skip
-            record.results["pictures"] = [{"class": c, "file": f} for c, f in zip(names, shown.names, strict=True)]
+            record.results["images"] = [{"class": c, "file": f} for c, f in zip(names, shown.names, strict=True)]
             record.say(f"  {sheet.name}: {caption}")
             for c, file in zip(names, shown.names, strict=True):
                 record.say(f"    {c:<28} {file}")
@@ -85,9 +85,9 @@ def main(config: Config) -> Record:
     return record
 
 
-def find_draw(config: Config, path: Path, result: dict) -> PictureSet:
-    """The pictures of one draw. UserError: the result has no such draw, or its pictures are not to be had."""
-    from shared.data import load_pictures
+def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
+    """The images of one draw. UserError: the result has no such draw, or its images are not to be had."""
+    from shared.data import load_images
 
     kept = result["results"]["data"].get(config.data)
     if kept is None:
@@ -98,14 +98,14 @@ def find_draw(config: Config, path: Path, result: dict) -> PictureSet:
     if not 0 <= config.draw < len(draws):
         known = ", ".join(f"{k} ({len(d)} draws)" for k, d in by_shots.items())
         raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
-    pictures = load_pictures(kept["spec"], "train", root=config.data_root)
+    images = load_images(kept["spec"], "train", root=config.data_root)
     expected = next(
         d["fingerprint"] for d in result["provenance"]["data"] if d["name"] == config.data and d["split"] == "train"
     )
     used = _used_rows(kept["rows"])
-    if len(pictures) <= used.max() or pictures.subset(used).fingerprint != expected:
-        raise UserError(f"{kept['spec']}: not the pictures that {path.name} was computed from; set PAPERS_DATA as then")
-    return pictures.subset(draws[config.draw])
+    if len(images) <= used.max() or images.subset(used).fingerprint != expected:
+        raise UserError(f"{kept['spec']}: not the images that {path.name} was computed from; set PAPERS_DATA as then")
+    return images.subset(draws[config.draw])
 
 
 def _draws(kept: dict) -> dict[str, list[np.ndarray]]:

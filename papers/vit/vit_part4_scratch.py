@@ -3,11 +3,11 @@
     python vit_part4_scratch.py                             the article's six runs: 1.5 to 2 hours on two cores
     python vit_part4_scratch.py --variant bf16-compiled     the same in half of the time where the CPU has AMX
     python vit_part4_scratch.py --config configs/vit/scratch-demo.toml         embedded digits, under 2 minutes
-    python vit_part4_scratch.py --data my/pictures --sizes 200 800 --validation 500 --experiment mine
+    python vit_part4_scratch.py --data my/images --sizes 200 800 --validation 500 --experiment mine
     torchrun --nproc-per-node 2 vit_part4_scratch.py --threads 1      one run a rank, same results as one after another
 
 Expected (float32): the ResNet ahead at every size, by 11 to 21 points; ViT 39 % and 64 %, ResNet 51 to 55 % and 84 % at
-1,000 and 50,000 pictures. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
+1,000 and 50,000 images. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
 
 Curves grow in results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on
 from the last validation. Writes results/vit/<experiment>.log and .json.
@@ -35,11 +35,11 @@ class Config(cli.Common):
     data_root: Path | None = None
     """mirror of the hub (default: PAPERS_DATA)"""
     test_split: str = "test"
-    """split whose pictures validate; what --validation leaves of it is held out"""
+    """split whose images validate; what --validation leaves of it is held out"""
     models: tuple[str, ...] = ("ViT", "ResNet")
     """ViT, ResNet or both"""
     sizes: tuple[int, ...] = (1000, 5000, 50000)
-    """training pictures, each a multiple of the number of classes"""
+    """training images, each a multiple of the number of classes"""
     seeds: int = 1
     """repeats; a seed chooses the subset, the order, the crops and the initial weights"""
     steps: int = 2500
@@ -47,15 +47,15 @@ class Config(cli.Common):
     warmup: int = 250
     """updates until the full learning rate"""
     batch: int = 128
-    """pictures an update"""
+    """images an update"""
     validation: int = 5000
-    """pictures of the test split that choose the best step"""
+    """images of the test split that choose the best step"""
     every: int = 250
     """updates between two validations (and checkpoints)"""
-    picture_size: int = 32
-    """pixels; pictures of another size are squashed to it"""
+    image_size: int = 32
+    """pixels; images of another size are squashed to it"""
     pad: int = 4
-    """black pixels around a picture before the random crop"""
+    """black pixels around an image before the random crop"""
     variant: Literal["float32", "float32-compiled", "bf16", "bf16-compiled"] = "float32"
     """arithmetic; float32 is the reference"""
     device: str = "auto"
@@ -79,21 +79,21 @@ def main(config: Config) -> Record | int:
     from shared.device import rank_and_world
 
     check(config, scratch_models.NAMES)
-    scratch_models.check_picture_size(config.picture_size)
+    scratch_models.check_image_size(config.image_size)
     if config.threads:
         torch.set_num_threads(config.threads)
     rank, _ = rank_and_world()
     choice = scratch_runs.device_of(config)
     recipe = scratch_runs.recipe_of(config)
-    train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
-    test, test_set = scratch_data.read_pictures(config.data, config.test_split, config.picture_size, config.data_root)
+    train, train_set = scratch_data.read_images(config.data, "train", config.image_size, config.data_root)
+    test, test_set = scratch_data.read_images(config.data, config.test_split, config.image_size, config.data_root)
     classes = len(train_set.class_names)
     sizes = tuple(sorted(config.sizes))
     runs = scratch_runs.plan(config.models, sizes, config.seeds, config.variant)
 
     with Record(
         "vit", config.experiment, config=config, results=config.results, quiet=rank > 0,
-        question="From scratch and at equal cost: how do a ViT and a ResNet gain from more pictures?",
+        question="From scratch and at equal cost: how do a ViT and a ResNet gain from more images?",
     ) as record:  # fmt: skip
         folder = record.directory / config.experiment
         bench = scratch_runs.Bench(train, test, recipe, choice.device, folder, config.until)
@@ -133,24 +133,24 @@ def main(config: Config) -> Record | int:
 
         record.seed = 0
         record.use_device(choice.name, config.variant, choice.reason)
-        mean, std = scratch_data.channel_statistics(train.pictures)
+        mean, std = scratch_data.channel_statistics(train.images)
         for name in config.models:
             record.use_model(
                 f"{name} from scratch", revision=None, weights_sha256=None, stand_in=train_set.stand_in,
-                preprocessing=f"{recipe.picture_size}x{recipe.picture_size}, random crop (padding {recipe.pad}, black) "
+                preprocessing=f"{recipe.image_size}x{recipe.image_size}, random crop (padding {recipe.pad}, black) "
                 f"and flip in training, mean {mean}, std {std}",
             )  # fmt: skip
-        for part, pictures, arrays in (("train", train_set, train), (config.test_split, test_set, test)):
+        for part, images, arrays in (("train", train_set, train), (config.test_split, test_set, test)):
             record.use_data(
-                config.data, split=part, source=pictures.source, pictures=len(arrays),
-                fingerprint=pictures.fingerprint, stand_in=pictures.stand_in,
+                config.data, split=part, source=images.source, images=len(arrays),
+                fingerprint=images.fingerprint, stand_in=images.stand_in,
             )  # fmt: skip
         record.results = {
             "runs": {run.name: summary(bench, run, curve) for run, curve in curves.items()},
             "cells": {f"{name}/{size}": vars(s) | {"mean": s.mean, "std": s.std} for (name, size), s in scores.items()},
         }
         record.table(
-            "Accuracy (%) at the best validation step, and on held-out pictures",
+            "Accuracy (%) at the best validation step, and on held-out images",
             scratch_lines.HELD_OUT_COLUMNS, scratch_lines.held_out_rows(scores),
         )  # fmt: skip
         numbers = published.load("vit", "scratch")
@@ -160,9 +160,9 @@ def main(config: Config) -> Record | int:
         scratch_verdicts.judge_accuracies(record, numbers, scores, recipe.validation, why)
         record.print_verdicts()
         record.cannot_show(
-            "the cross-over itself, which the paper finds between 9 and 90 million pictures; a point is "
-            f"{scratch_lines.runs_a_point(scores)}, the validation pictures choose the step, "
-            "and the pictures are small."
+            "the cross-over itself, which the paper finds between 9 and 90 million images; a point is "
+            f"{scratch_lines.runs_a_point(scores)}, the validation images choose the step, "
+            "and the images are small."
         )
     return record
 
@@ -174,7 +174,7 @@ def check(config: Config, names: tuple[str, ...]) -> None:
             raise UserError(f"--models {model}: choose from {', '.join(names)}")
     check_numbers(config)
     if config.test_split == "train":
-        raise UserError("--test-split train: pictures that are trained on cannot validate; name another split")
+        raise UserError("--test-split train: images that are trained on cannot validate; name another split")
     if not config.models or not config.sizes:
         raise UserError("--models and --sizes: name at least one of each")
     until = config.until
@@ -189,10 +189,10 @@ def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
     """What the suite adds to the article's log."""
     from papers.vit import scratch_lines
 
-    record.section("multiply-adds of one picture, counted in both conventions")
+    record.section("multiply-adds of one image, counted in both conventions")
     record.say("\n".join(scratch_lines.cost_lines(config.models, recipe, classes)))
     if scores:
-        record.section(f"the other {held_out:,} test pictures at the chosen step: nothing was chosen on them")
+        record.section(f"the other {held_out:,} test images at the chosen step: nothing was chosen on them")
         record.say("\n".join(scratch_lines.held_out_lines(scores)))
         record.section("how sure the gap is")
         record.say("\n".join(scratch_lines.seed_lines(scores, sizes, recipe.validation)))
@@ -200,11 +200,11 @@ def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
 
 
 def summary(bench, run, curve) -> dict:
-    """A run in the result file: its scores, its pictures, the machine it was trained on."""
+    """A run in the result file: its scores, its images, the machine it was trained on."""
     return {
         "best": curve["best"], "validations": curve["validations"],
-        "validation_pictures": curve["validation_pictures"], "held_out_pictures": curve["held_out_pictures"],
-        "pictures_sha256": {k: v for k, v in curve["identity"].items() if k.endswith("_sha256")},
+        "validation_images": curve["validation_images"], "held_out_images": curve["held_out_images"],
+        "images_sha256": {k: v for k, v in curve["identity"].items() if k.endswith("_sha256")},
         "starts": read_starts(machine_file(bench.folder, run)),
     }  # fmt: skip
 

@@ -3,7 +3,7 @@
     python vit_part4_scratch_curves.py                                a few seconds; reads results/vit/scratch/
     python vit_part4_scratch_curves.py --experiment scratch-demo
 
-Expected: with 1,000 pictures both losses end near 0; with 50,000 both curves still rise at the last step. A run
+Expected: with 1,000 images both losses end near 0; with 50,000 both curves still rise at the last step. A run
 that was cut short prints what it has. Writes results/vit/<experiment>-curves.log, .json and figures (PNG and SVG).
 """
 
@@ -91,18 +91,18 @@ def main(config: Config) -> Record:
 
             record.figure(
                 scratch_figures.draw_sizes(found, numbers, record.figures_dir / f"{config.experiment}-sizes.png"),
-                "Best validation accuracy against the number of training pictures, as in Figure 4: ViT and ResNet, "
-                "ours, and the article's where the pictures are the same.",
+                "Best validation accuracy against the number of training images, as in Figure 4: ViT and ResNet, "
+                "ours, and the article's where the images are the same.",
             )
             record.figure(
                 scratch_figures.draw_curves(found, record.figures_dir / f"{config.experiment}-curves.png"),
-                "Validation accuracy and smoothed training loss against the step, a panel for each number of pictures, "
+                "Validation accuracy and smoothed training loss against the step, a panel for each number of images, "
                 "ViT and ResNet.",
             )
         curves.judge(record, numbers, repeats, config.seed)
         record.print_verdicts()
         record.cannot_show(
-            "how much of a curve is the luck of the run, where there is one seed; the validation pictures also choose "
+            "how much of a curve is the luck of the run, where there is one seed; the validation images also choose "
             "its best step."
         )
     return record

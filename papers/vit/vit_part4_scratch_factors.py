@@ -1,10 +1,10 @@
-"""One factor at a time: does anything that the article leaves out of its recipe move the ResNet on 1,000 pictures?
+"""One factor at a time: does anything that the article leaves out of its recipe move the ResNet on 1,000 images?
 
     python vit_part4_scratch_factors.py                     ten runs: 75 minutes on two cores with AMX
     python vit_part4_scratch_factors.py --factors jpeg init --plain-seeds 1
 
-Initialisation, weight decay, normalisation, padding, and JPEG pictures in the place of lossless ones, each changed
-singly, with the pictures, their order and their crops of the same seed; the plain recipe is repeated with more seeds,
+Initialisation, weight decay, normalisation, padding, and JPEG images in the place of lossless ones, each changed
+singly, with the images, their order and their crops of the same seed; the plain recipe is repeated with more seeds,
 so that luck has a size.
 
 Writes results/vit/<experiment>.log and .json, and curves below results/vit/<experiment>/<factor>/; a killed start goes
@@ -39,7 +39,7 @@ class Config(cli.Common):
     model: str = "ResNet"
     """ViT or ResNet"""
     size: int = 1000
-    """training pictures, a multiple of the number of classes"""
+    """training images, a multiple of the number of classes"""
     factors: tuple[str, ...] = ()
     """what to change, each alone: jpeg, init, he, zero, decay, normalisation, padding (none given: all that the model
     has); plain: nothing but the recipe itself"""
@@ -52,15 +52,15 @@ class Config(cli.Common):
     warmup: int = 250
     """updates until the full learning rate"""
     batch: int = 128
-    """pictures an update"""
+    """images an update"""
     validation: int = 5000
-    """pictures of the test split that choose the best step"""
+    """images of the test split that choose the best step"""
     every: int = 250
     """updates between two validations (and checkpoints)"""
-    picture_size: int = 32
-    """pixels; pictures of another size are squashed to it"""
+    image_size: int = 32
+    """pixels; images of another size are squashed to it"""
     pad: int = 4
-    """pixels around a picture before the random crop"""
+    """pixels around an image before the random crop"""
     variant: Literal["float32", "float32-compiled", "bf16", "bf16-compiled"] = "bf16-compiled"
     """arithmetic"""
     device: str = "auto"
@@ -82,14 +82,14 @@ def main(config: Config) -> Record:
     from shared.device import rank_and_world
 
     check(config, scratch_models.NAMES, tuple(scratch_factors.FACTORS))
-    scratch_models.check_picture_size(config.picture_size)
+    scratch_models.check_image_size(config.image_size)
     if config.threads:
         torch.set_num_threads(config.threads)
     rank, world = rank_and_world()
     choice = scratch_runs.device_of(config)
     recipe = scratch_runs.recipe_of(config)
-    train, train_set = scratch_data.read_pictures(config.data, "train", config.picture_size, config.data_root)
-    test, test_set = scratch_data.read_pictures(config.data, "test", config.picture_size, config.data_root)
+    train, train_set = scratch_data.read_images(config.data, "train", config.image_size, config.data_root)
+    test, test_set = scratch_data.read_images(config.data, "test", config.image_size, config.data_root)
     jobs = [(name, Run(config.model, config.size, seed, config.variant))
             for name, seed in plan(config, tuple(scratch_factors.FACTORS))]  # fmt: skip
 
@@ -122,7 +122,7 @@ def main(config: Config) -> Record:
         curves = {(name, run.seed): curve for name, run in jobs if (curve := finished(name, run))}
         rows = table(curves)
         record.say(
-            f"== one factor at a time: {config.model}, {config.size:,} training pictures, {recipe.steps:,} steps, "
+            f"== one factor at a time: {config.model}, {config.size:,} training images, {recipe.steps:,} steps, "
             f"{config.variant} =="
         )
         record.say("\n".join([*lines(rows), *mean_lines(curves), *noise_lines(curves)]))
@@ -147,24 +147,24 @@ def main(config: Config) -> Record:
         record.use_device(choice.name, config.variant, choice.reason)
         record.use_model(
             f"{config.model} from scratch", revision=None, weights_sha256=None, stand_in=train_set.stand_in,
-            preprocessing=f"{recipe.picture_size}x{recipe.picture_size}, in training random crop (padding {recipe.pad})"
+            preprocessing=f"{recipe.image_size}x{recipe.image_size}, in training random crop (padding {recipe.pad})"
             " and flip",
         )  # fmt: skip
-        for part, pictures, arrays in (("train", train_set, train), ("test", test_set, test)):
+        for part, images, arrays in (("train", train_set, train), ("test", test_set, test)):
             record.use_data(
-                config.data, split=part, source=pictures.source, pictures=len(arrays),
-                fingerprint=pictures.fingerprint, stand_in=pictures.stand_in,
+                config.data, split=part, source=images.source, images=len(arrays),
+                fingerprint=images.fingerprint, stand_in=images.stand_in,
             )  # fmt: skip
         record.results = {
             f"{name}/seed{seed}": {
                 "best": curve["best"], "validations": curve["validations"],
-                "validation_pictures": curve["validation_pictures"], "held_out_pictures": curve["held_out_pictures"],
+                "validation_images": curve["validation_images"], "held_out_images": curve["held_out_images"],
             }
             for (name, seed), curve in curves.items()
         }  # fmt: skip
         record.table("Accuracy (%) with one thing changed, and the difference from the plain recipe", COLUMNS, rows)
         record.cannot_show(
-            "factors together, and other networks or numbers of pictures; a difference that is smaller than what a "
+            "factors together, and other networks or numbers of images; a difference that is smaller than what a "
             "seed changes is no finding."
         )
     return record
@@ -185,25 +185,25 @@ def check(config: Config, models: tuple[str, ...], factors: tuple[str, ...]) -> 
             f"--plain-seeds {config.plain_seeds}: every factor is held against the plain recipe of its seed; "
             f"at least --seeds {config.seeds}"
         )
-    if "padding" in config.factors and not 0 < config.pad < config.picture_size:
+    if "padding" in config.factors and not 0 < config.pad < config.image_size:
         raise UserError(
-            f"--factors padding: a mirror needs --pad between 1 and {config.picture_size - 1}, not {config.pad}"
+            f"--factors padding: a mirror needs --pad between 1 and {config.image_size - 1}, not {config.pad}"
         )
 
 
 def plan(config: Config, factors: tuple[str, ...]) -> list[tuple[str, int]]:
     """(factor, seed) of every run: the plain recipe, every factor, then the plain recipe's other seeds."""
     has = dict.fromkeys(RESNET_ONLY, config.model == "ResNet")
-    has["padding"] = 0 < config.pad < config.picture_size
+    has["padding"] = 0 < config.pad < config.image_size
     chosen = config.factors or [name for name in factors if has.get(name, True)]
     first = [(name, seed) for seed in range(config.seeds) for name in dict.fromkeys((PLAIN, *chosen))]
     return first + [(PLAIN, seed) for seed in range(config.seeds, config.plain_seeds)]
 
 
 def both_halves(curve: dict[str, Any]) -> float:
-    """Accuracy in % on all test pictures, validation and held out, of the weights of the best validation."""
+    """Accuracy in % on all test images, validation and held out, of the weights of the best validation."""
     right = curve["best"]["correct"] + curve["best"]["held_out_correct"]
-    return 100 * right / (curve["validation_pictures"] + curve["held_out_pictures"])
+    return 100 * right / (curve["validation_images"] + curve["held_out_images"])
 
 
 def table(curves: dict[tuple[str, int], dict[str, Any]]) -> list[list[Any]]:
@@ -223,14 +223,14 @@ def table(curves: dict[tuple[str, int], dict[str, Any]]) -> list[list[Any]]:
 
 def lines(rows: list[list[Any]]) -> list[str]:
     """The table as text."""
-    text = ["  factor         seed   step  best validation  held out   against plain: best   all test pictures"]
+    text = ["  factor         seed   step  best validation  held out   against plain: best   all test images"]
     for name, seed, step, best, held_out, against, on_all in rows:
         text.append(f"  {name:<14}{seed:>5}{step:>7}{best:>16}%{held_out:>9}%{against:>22}{on_all:>20}".rstrip())
     return text
 
 
 def mean_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
-    """With several seeds of a factor: the mean of its differences from plain, on all test pictures, and its error."""
+    """With several seeds of a factor: the mean of its differences from plain, on all test images, and its error."""
     text = []
     for name in dict.fromkeys(name for name, _ in curves if name != PLAIN):
         apart = [
@@ -241,7 +241,7 @@ def mean_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
         if len(apart) > 1:
             error = statistics.stdev(apart) / math.sqrt(len(apart))
             text.append(
-                f"  {name:<14} {statistics.fmean(apart):+.2f} points on all test pictures, standard error {error:.2f} "
+                f"  {name:<14} {statistics.fmean(apart):+.2f} points on all test images, standard error {error:.2f} "
                 f"over {len(apart)} seeds"
             )
     return text
@@ -260,13 +260,13 @@ def noise_lines(curves: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
     return [
         f"  plain: {best.mean:.2f}% on average over {n} seeds, sample deviation {best.std:.2f} points; 19 of 20 pairs",
         f"  of runs lie within {width * best.std:.1f} points in the best validation and {width * halves:.1f} on all "
-        f"test pictures (Student's t, {n - 1} degree{'s' * (n > 2)} of freedom;",
-        f"  a pair of one seed shares its pictures and should lie closer); differences looked at: {len(curves) - n}",
+        f"test images (Student's t, {n - 1} degree{'s' * (n > 2)} of freedom;",
+        f"  a pair of one seed shares its images and should lie closer); differences looked at: {len(curves) - n}",
     ]
 
 
 RESNET_ONLY = ("init", "he", "zero")  # the ViT's initialisation is transformers' own
-COLUMNS = ["factor", "seed", "step", "best", "held out", "best against plain", "all test pictures against plain"]
+COLUMNS = ["factor", "seed", "step", "best", "held out", "best against plain", "all test images against plain"]
 
 if __name__ == "__main__":
     cli.run(main, Config)

@@ -4,7 +4,7 @@
     python vit_part4_top5.py --config ../../configs/vit/top5-offline.toml  EfficientNet-Lite0 from its wheel: minutes
     python vit_part4_top5.py --models timm:resnet18.a1_in1k --gallery all  any ImageNet-1k classifier, contact sheets
 
-Expected on the 160-pixel pictures: ViT-B/16 83.13 % and 96.66 %, ViT-L/16 84.92 % and 97.63 %, ResNet-50 79.36 % and
+Expected on the 160-pixel images: ViT-B/16 83.13 % and 96.66 %, ViT-L/16 84.92 % and 97.63 %, ResNet-50 79.36 % and
 95.95 %. The article's command list speaks of four classifiers, its text and its log have three; the fourth here is
 google/bit-50, for which nothing is printed. Writes results/vit/top5.{log,json} (or the name in the config).
 """
@@ -21,7 +21,7 @@ from shared.record import Record
 
 if TYPE_CHECKING:
     from papers.vit.top5_run import Classifier
-    from shared.data import PictureSet
+    from shared.data import ImageSet
 
 
 @dataclass
@@ -38,13 +38,13 @@ class Config(cli.Common):
     split: str = ""
     """default: validation of imagenette, all of a folder"""
     data_root: Path | None = None
-    """mirror of the picture sets (default: PAPERS_DATA)"""
+    """mirror of the image sets (default: PAPERS_DATA)"""
     ways: tuple[Literal["own", "squash", "crop"], ...] = ("own", "squash", "crop")
-    """how the pictures enter; the first one makes the headline"""
+    """how the images enter; the first one makes the headline"""
     gallery: Literal["eight", "all", "none"] = "eight"
-    """eight: the drawn pictures with five guesses; all: also a contact sheet a class of what stayed wrong"""
+    """eight: the drawn images with five guesses; all: also a contact sheet a class of what stayed wrong"""
     gallery_of: str = "google/vit-large-patch16-224"
-    """whose pictures are drawn and shown; the first model where this one is not run"""
+    """whose images are drawn and shown; the first model where this one is not run"""
     seed: int = 3
     """of the draw"""
     stands_for: str = ""
@@ -74,25 +74,25 @@ def main(config: Config) -> Record | None:
     return record
 
 
-def measure(config: Config) -> tuple[list[Classifier], list[PictureSet], list[str]]:
-    """The classifiers with their scores, the picture sets, and what the extraction had to say."""
+def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]]:
+    """The classifiers with their scores, the image sets, and what the extraction had to say."""
     from papers.vit import top5_run
-    from shared.data import load_pictures
+    from shared.data import load_images
     from shared.device import choose
 
     if not config.models or not config.ways:
         raise UserError("models and ways: at least one of each is needed; leave the option out for the defaults")
     imagenette = config.data in ("imagenette", "frgfm/imagenette")
     split = config.split or ("validation" if imagenette else "all")
-    sets = [load_pictures(config.data, split, root=config.data_root)]
+    sets = [load_images(config.data, split, root=config.data_root)]
     if imagenette and split == "validation":
-        sets.append(load_pictures(config.data, "ilsvrc_val", root=config.data_root))
+        sets.append(load_images(config.data, "ilsvrc_val", root=config.data_root))
     choice = choose(config.device, config.dtype)
     runner = top5_run.Runner(choice, cache=config.cache)
     found = [runner.open(spec, sets[0], config.ways[0]) for spec in config.models]
     total = sum(map(len, sets))
     top5_run.announce(
-        f"{len(found)} classifier(s), {len(config.ways)} way(s) in, {total:,} pictures: up to "
+        f"{len(found)} classifier(s), {len(config.ways)} way(s) in, {total:,} images: up to "
         f"{len(found) * len(config.ways) * total:,} forward passes on {choice.name} in {choice.dtype_name}, "
         "less what is cached"
     )

@@ -5,7 +5,7 @@ one forward pass takes, and how many numbers it keeps for the backward pass. `KI
 families are in `layers_dense`, `layers_attention`, `layers_conv` and `layers_other`. A type that is not there is
 unknown: it is reported, its counts are None, and None stays None in every total that it would belong to.
 
-Shapes are tuples as the files write them: pictures [C, H, W] or [B, C, H, W], token ids [B, L], hidden states
+Shapes are tuples as the files write them: images [C, H, W] or [B, C, H, W], token ids [B, L], hidden states
 [L, D] or [B, L, D]. A layer's features are its last axis, or the channel axis where only that one has the size.
 """
 

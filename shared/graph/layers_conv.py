@@ -1,4 +1,4 @@
-"""Convolution and pooling over pictures [C, H, W] or [B, C, H, W] and signals [C, L], [B, C, L] or [B, L, C]."""
+"""Convolution and pooling over images [C, H, W] or [B, C, H, W] and signals [C, L], [B, C, L] or [B, L, C]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.graph.layers import Kind, Mismatch, Place, Shape, same_shape, text
 from shared.graph.layers_dense import EMBEDDED, channels
 
 IN, OUT = ("inChannels", "inChans"), ("outChannels",)
-PICTURE = "a picture [channels, height, width] with or without a batch"
+IMAGE = "an image [channels, height, width] with or without a batch"
 
 
 def _in_channels(place: Place) -> int:
@@ -68,7 +68,7 @@ def _expect_channels(place: Place, axis: int, found: Shape) -> None:
 
 
 def conv2d_shape(place: Place) -> Shape:
-    x = place.rank(3, 4, words=PICTURE)
+    x = place.rank(3, 4, words=IMAGE)
     found = (*x[:-3], _out_channels(place), *_windows(place, x[-2:], stride=1))
     _expect_channels(place, len(x) - 3, found)
     return found
@@ -145,7 +145,7 @@ def separable_macs(place: Place) -> int:
 
 
 def transposed_shape(place: Place) -> Shape:
-    x = place.rank(3, 4, words=PICTURE)
+    x = place.rank(3, 4, words=IMAGE)
     kernel = place.pair("kernelSize")
     stride = place.pair("stride", default=1)
     padding = place.pair("padding", default=0, least=0)
@@ -164,7 +164,7 @@ def transposed_shape(place: Place) -> Shape:
 
 def transposed_macs(place: Place) -> int:
     """Each input pixel meets the whole kernel once."""
-    x = place.rank(3, 4, words=PICTURE)
+    x = place.rank(3, 4, words=IMAGE)
     return prod(x) // x[-3] * _weights(place)
 
 
@@ -173,7 +173,7 @@ def transposed_macs(place: Place) -> int:
 
 def patch_shape(place: Place) -> Shape:
     """[C, H, W] -> [patches, D]; a batch axis stays."""
-    x = place.rank(3, 4, words=PICTURE)
+    x = place.rank(3, 4, words=IMAGE)
     size = place.pair("patchSize")
     stride = size if place.setting("stride") is None else place.pair("stride")
     count = 1
@@ -187,7 +187,7 @@ def patch_shape(place: Place) -> Shape:
 
 
 def _patch_channels(place: Place) -> int:
-    """A patch embedding that does not say reads colour pictures."""
+    """A patch embedding that does not say reads colour images."""
     return place.size(*IN) or (3 if place.declared else place.x[-3])
 
 
@@ -201,7 +201,7 @@ def patch_macs(place: Place) -> int:
 
 
 def pool2d_shape(place: Place) -> Shape:
-    x = place.rank(3, 4, words=PICTURE)
+    x = place.rank(3, 4, words=IMAGE)
     return (*x[:-2], *_windows(place, x[-2:], stride=None, ceil=place.flag("ceilMode", False)))
 
 
@@ -212,7 +212,7 @@ def pool1d_shape(place: Place) -> Shape:
 
 def global2d_shape(place: Place) -> Shape:
     """[.., C, H, W] -> [.., C]."""
-    return place.rank(3, 4, words=PICTURE)[:-2]
+    return place.rank(3, 4, words=IMAGE)[:-2]
 
 
 def global1d_shape(place: Place) -> Shape:
@@ -222,7 +222,7 @@ def global1d_shape(place: Place) -> Shape:
 
 
 def upsample_shape(place: Place) -> Shape:
-    x = place.rank(3, 4, words=PICTURE)
+    x = place.rank(3, 4, words=IMAGE)
     factor = place.pair("scaleFactor")
     return (*x[:-2], *(n * f for n, f in zip(x[-2:], factor, strict=True)))
 

@@ -195,7 +195,7 @@ def rms_norm_parameters(place: Place) -> int:
 
 
 def channels(place: Place, *keys: str) -> int:
-    """The declared channels, or the channel axis of a picture, a signal or a flat vector."""
+    """The declared channels, or the channel axis of an image, a signal or a flat vector."""
     declared = place.shape_setting(*keys)
     if declared:
         return prod(declared)

@@ -49,7 +49,7 @@ def broadcast_shape(place: Place) -> Shape:
 
 
 def concatenate_shape(place: Place) -> Shape:
-    """Along `dim`/`axis`: from the end if negative; of pictures the channels, of all else the features, if not given.
+    """Along `dim`/`axis`: from the end if negative; of images the channels, of all else the features, if not given.
 
     A given axis counts from a batch axis where the shapes have none: public files write 1 for the channels of
     [C, H, W].
@@ -61,7 +61,7 @@ def concatenate_shape(place: Place) -> Shape:
             place.note(f"{text(shape)} gets leading axes of 1")
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     given = place.setting("dim", "axis")
-    axis = integer(given) if given is not None else (-3 if rank >= 3 and _pictures(padded) else -1)
+    axis = integer(given) if given is not None else (-3 if rank >= 3 and _images(padded) else -1)
     if axis is None or not -rank <= axis < rank:
         raise place.bad(f"axis {given!r} is not an axis of {text(padded[0])}")
     candidates = [axis % rank]
@@ -79,8 +79,8 @@ def concatenate_shape(place: Place) -> Shape:
     )
 
 
-def _pictures(shapes: list[Shape]) -> bool:
-    """Whether the last two axes agree and the channels need not: pictures of one size."""
+def _images(shapes: list[Shape]) -> bool:
+    """Whether the last two axes agree and the channels need not: images of one size."""
     return len({shape[-2:] for shape in shapes}) == 1
 
 

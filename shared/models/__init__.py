@@ -1,7 +1,7 @@
-"""Frozen networks as encoders: uint8 pictures in, float32 representations out.
+"""Frozen networks as encoders: uint8 images in, float32 representations out.
 
     encoder = load_encoder("google/vit-base-patch16-224-in21k", device.choose())
-    features = encoder.encode(pictures)                       # list of uint8 [H, W, 3] -> float32 [B, 768]
+    features = encoder.encode(images)                       # list of uint8 [H, W, 3] -> float32 [B, 768]
 
 What a name stands for:
 - `owner/name`, `owner/name@revision` or a local folder in hub layout: ViT (pre-logits: dense + tanh on the class
@@ -43,8 +43,8 @@ def describe(spec: str, *, revision: str | None = None, transform: str = "squash
 def load_encoder(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Encoder:
     """The encoder for `spec`, its weights on `choice.device` in `choice.dtype` (see `computed_in`), ready to run.
 
-    Its transform squashes pictures to 224x224 (or the one size that its position embeddings allow). `compile`: the
-    first batch takes a minute or more, later ones less time; worth it from some thousand pictures.
+    Its transform squashes images to 224x224 (or the one size that its position embeddings allow). `compile`: the
+    first batch takes a minute or more, later ones less time; worth it from some thousand images.
     """
     return _load(describe(spec, revision=revision), choice, compile=compile)
 

@@ -1,4 +1,4 @@
-"""A loaded network with its transform: uint8 pictures to float32 numbers."""
+"""A loaded network with its transform: uint8 images to float32 numbers."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class Encoder:
         if choice.device.type == "cpu":
             fast.keep_freed_memory()
 
-    def prepare(self, pictures: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
+    def prepare(self, images: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
         """uint8 [B, 3, H, W], or a sequence of uint8 [H, W, 3] of any sizes, to the network's input on the device."""
-        x = self.identity.transform(pictures, self.choice.device)
+        x = self.identity.transform(images, self.choice.device)
         return x.to(self.choice.dtype, memory_format=self._format)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,8 +97,8 @@ class Encoder:
         """The same model read again from its own weights, in another precision, not compiled."""
         return self._rebuild(replace(self.choice, dtype=dtype))
 
-    def encode(self, pictures: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
+    def encode(self, images: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
         """float32 [B, dim] on the CPU. An empty batch gives [0, dim]."""
-        if len(pictures) == 0:
+        if len(images) == 0:
             return torch.empty(0, self.dim)
-        return self.forward(self.prepare(pictures)).cpu()
+        return self.forward(self.prepare(images)).cpu()

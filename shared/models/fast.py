@@ -30,7 +30,7 @@ def keep_freed_memory() -> bool:
 def fold_batch_norms(module: nn.Module, size: tuple[int, int]) -> int:
     """Fold every batch norm that directly follows a convolution into its weights, in place; returns how many.
 
-    Which one follows which is seen in a run on one random picture, not guessed from names: a batch norm is folded if
+    Which one follows which is seen in a run on one random image, not guessed from names: a batch norm is folded if
     its input is the very tensor that a convolution returned. float32 and eval mode only. RuntimeError if the
     answer changed by more than rounding (a convolution whose output also goes elsewhere).
     """

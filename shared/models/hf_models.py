@@ -33,7 +33,7 @@ class Family(NamedTuple):
     classifier: str
     dim: Callable[[dict], int]
     resample: int  # the processor's default where the file has none
-    fixed_size: bool = False  # position embeddings that fit one picture size
+    fixed_size: bool = False  # position embeddings that fit one image size
     transformer: bool = False
     unused: tuple[str, ...] = ()  # weights that the forward pass never reads
 
@@ -192,7 +192,7 @@ def _transform(kind: str, family: Family, config: dict, settings: dict, spec: st
     if kind == "own":
         own_size, shortest = _published_size(settings, family, spec)
         if family.fixed_size and own_size != size:
-            raise UserError(f"{spec}: its recipe makes {own_size} pictures, its position embeddings are for {size}")
+            raise UserError(f"{spec}: its recipe makes {own_size} images, its position embeddings are for {size}")
         own = Transform(own_size, interpolation, tuple(mean), tuple(std), shortest)
     return squash_or_crop(kind, size, interpolation, mean, std, own)
 
@@ -214,9 +214,7 @@ def _published_size(settings: dict, family: Family, spec: str) -> tuple[tuple[in
         return (size, size), None
     if "height" in size and "width" in size:
         return (size["height"], size["width"]), None
-    raise UserError(
-        f"{spec}: preprocessor_config.json gives no fixed picture size (size {size}); use --transform squash"
-    )
+    raise UserError(f"{spec}: preprocessor_config.json gives no fixed image size (size {size}); use --transform squash")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TRANSFORMS = ("squash", "crop", "own")
 SIZE = 224  # what the article and the paper's few-shot probe feed every model
-# Measured (benchmarks/extraction.py): EfficientNet-Lite0's own weights give a cosine of 0.994 on real pictures and no
+# Measured (benchmarks/extraction.py): EfficientNet-Lite0's own weights give a cosine of 0.994 on real images and no
 # speed; BiT R50x1 with random weights gives 0.998, of which half is lost by rounding the weights alone.
 DEPTHWISE = "depthwise convolutions are no faster in bfloat16 and lose too much"
 GROUP_NORM = "a ResNet with group norms loses too much in bfloat16"
@@ -28,7 +28,7 @@ CROP_SHARE = 0.875  # "crop": the centre crop's share of the shortest side, as i
 class Identity:
     """A model before its weights are read.
 
-    dim: numbers a picture (features, or 1,000 logits). weights_sha256: of the weight file; of the list of the files'
+    dim: numbers an image (features, or 1,000 logits). weights_sha256: of the weight file; of the list of the files'
     sha256 where there are several. stand_in: why a verdict must not compare it with a published number, or None.
     """
 
@@ -57,7 +57,7 @@ def computed_in(identity: Identity, choice: Choice) -> Choice:
     """The device and precision that this model really runs in, with the reason; `choice` unless bfloat16 does not suit.
 
     bfloat16 keeps 8 bits of a number. Transformers and batch-normalised ResNets bear it (cosine of the features to
-    float32 at least 0.9995 for every picture); two kinds of network do not, and are computed in float32 instead.
+    float32 at least 0.9995 for every image); two kinds of network do not, and are computed in float32 instead.
     """
     if not identity.float32_because or choice.dtype_name != "bfloat16":
         return choice

@@ -3,5 +3,5 @@
     python -m shared.report                       results/report/index.html
     python -m shared.report --results results/demo
 
-`collect` reads the result JSON files, `pictures` brings their figures into the page, `page` renders it.
+`collect` reads the result JSON files, `images` brings their figures into the page, `page` renders it.
 """

@@ -1,6 +1,6 @@
 """The page: `templates/page.html` filled with what `collect` found. Text from data is escaped by the template engine.
 
-The page may load nothing: its content security policy allows pictures in the page, its own style sheet and its own
+The page may load nothing: its content security policy allows images in the page, its own style sheet and its own
 script by their hashes, and no address outside it.
 """
 
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from shared.paths import ROOT, atomic_write
 from shared.report.collect import Experiment, Report, collect
-from shared.report.pictures import Picture, embed, thumbnail
+from shared.report.images import Embedded, embed, thumbnail
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, VERDICTS
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,7 +26,7 @@ MEANINGS = {
     EQUAL: "prints the same text as the publication",
     AGREES: "not the same text, but inside the tolerance",
     DIFFERS: "outside the tolerance: a finding, looked into where the experiment says so",
-    NOT_COMPARABLE: "measured on a named stand-in: another model or other pictures than the publication's",
+    NOT_COMPARABLE: "measured on a named stand-in: another model or other images than the publication's",
     NOT_RUN: "there is no measurement here, and the reason is given",
 }
 LONG = 12  # a measured table of more rows starts folded
@@ -104,14 +104,14 @@ def bar(counts: Counter) -> list[tuple[str, float, float]]:
 
 
 def figure(drawing: dict) -> dict[str, Any]:
-    """The drawing with its `picture`, or with the `problem` that keeps it from being shown."""
+    """The drawing with its `image`, or with the `problem` that keeps it from being shown."""
     try:
-        return drawing | {"picture": embed(drawing["files"], photographs=drawing["gallery"]), "problem": ""}
+        return drawing | {"image": embed(drawing["files"], photographs=drawing["gallery"]), "problem": ""}
     except ValueError as error:
-        return drawing | {"picture": None, "problem": str(error)}
+        return drawing | {"image": None, "problem": str(error)}
 
 
-def card_figure(experiment: Experiment) -> Picture | None:
+def card_figure(experiment: Experiment) -> Embedded | None:
     """The figure that answers the question, small; None where there is none or it cannot be shown."""
     try:
         return thumbnail(experiment.answer["files"]) if experiment.answer else None

@@ -15,7 +15,7 @@ def provenance(origin: dict) -> list[tuple[str, list[str]]]:
         ("command", [shlex.join(["python", *map(str, origin.get("command") or [])])]),
         ("configuration", [f"{key} = {_value(value)}" for key, value in config.items() if value is not None]),
         ("seed", [_value(origin.get("seed"))] if origin.get("seed") is not None else []),
-        ("pictures", [_item(item) for item in origin.get("data") or []]),
+        ("images", [_item(item) for item in origin.get("data") or []]),
         ("weights", [_item(item) for item in origin.get("models") or []]),
         ("device", [", ".join(str(origin[k]) for k in ("device", "dtype", "reason") if origin.get(k))]),
         ("machine", [", ".join(f"{key}: {value}" for key, value in machine.items())]),

@@ -35,7 +35,7 @@ CONFIGS = {
 PROCESSOR = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.25, 0.2], "resample": 2, "size": 64}
 
 
-def pictures(n: int = 5, seed: int = 0) -> list[np.ndarray]:
+def images(n: int = 5, seed: int = 0) -> list[np.ndarray]:
     """uint8 [H, W, 3] of two sizes."""
     rng = np.random.default_rng(seed)
     return [rng.integers(0, 256, (40 + 8 * (i % 2), 56, 3), dtype=np.uint8) for i in range(n)]

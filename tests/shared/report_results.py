@@ -22,10 +22,10 @@ def write_results(root: Path) -> Path:
     with Record("toy", "table1", results=root, quiet=True, question="Does it hold?", config={"draws": 5}) as record:
         record.say("the log")
         record.seed = 3
-        record.use_data("digits", split="test", source="embedded", pictures=500, fingerprint="ab" * 32)
+        record.use_data("digits", split="test", source="embedded", images=500, fingerprint="ab" * 32)
         record.use_model("small", revision="1", weights_sha256="cd" * 32, preprocessing="as is", stand_in="a stand-in")
-        record.judge(number("alpha/one", "53.9", std="2.6", n=5, pictures=1000), 53.912345)
-        record.judge(number("alpha/two", "53.9", std="2.6", n=5, pictures=1000), 54.87654, std=1.25, n=5)
+        record.judge(number("alpha/one", "53.9", std="2.6", n=5, images=1000), 53.912345)
+        record.judge(number("alpha/two", "53.9", std="2.6", n=5, images=1000), 54.87654, std=1.25, n=5)
         record.judge(number("alpha/three", "1,250.0"), 1000.0)
         record.judge(number("beta/one", "70.1"), 66.25, stand_in="another model")
         for i in range(60):

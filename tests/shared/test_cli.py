@@ -37,9 +37,9 @@ def toml(tmp_path: Path, text: str | bytes) -> Path:
 
 
 def test_defaults_then_file_then_command_line(tmp_path):
-    path = toml(tmp_path, 'shots = [5]\nrate = 2\nfolder = "pictures"\n[names]\nx = "y"\n')
+    path = toml(tmp_path, 'shots = [5]\nrate = 2\nfolder = "images"\n[names]\nx = "y"\n')
     config = cli.parse(Config, ["--config", str(path), "--rate", "3"])
-    assert config == Config(config=path, shots=(5,), rate=3.0, folder=Path("pictures"), names={"x": "y"})
+    assert config == Config(config=path, shots=(5,), rate=3.0, folder=Path("images"), names={"x": "y"})
     assert cli.parse(Config, [f"--config={path}"]).rate == 2.0
     assert cli.parse(Config, ["--shots", "7", "8"]).shots == (7, 8)
 

@@ -1,4 +1,4 @@
-"""Picture sets: hub-layout mirrors, folders, digits; fingerprints; what is missing is named."""
+"""Image sets: hub-layout mirrors, folders, digits; fingerprints; what is missing is named."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from shared import data, pictures
-from shared.data import load_pictures
+from shared import data, images
+from shared.data import load_images
 from shared.errors import UserError
 from shared.sources import normal_name
 
@@ -48,7 +48,7 @@ def forbidden(*_: object, **__: object) -> None:
     raise AssertionError("this must not be needed")
 
 
-def picture(seed: int, size: tuple[int, int] = (6, 5)) -> np.ndarray:
+def image(seed: int, size: tuple[int, int] = (6, 5)) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
 
 
@@ -69,7 +69,7 @@ def write_parquet(
     row_group: int = 4,
 ) -> None:
     """As the hub's `datasets` writes them."""
-    paths = paths or [f"picture-{i}.png" for i in range(len(encoded))]
+    paths = paths or [f"image-{i}.png" for i in range(len(encoded))]
     rows = [{"bytes": data, "path": path} for data, path in zip(encoded, paths, strict=True)]
     columns = {image: pa.array(rows, pa.struct({"bytes": pa.binary(), "path": pa.string()}))}
     columns |= {name: pa.array(values) for name, values in labels.items()}
@@ -82,7 +82,7 @@ def write_parquet(
 def write_pets(root: Path, count: int = 10, spelling: tuple[str, ...] = ("english_setter", "pug")) -> Path:
     file = root / "timm/oxford-iiit-pet/data/train-00000-of-00001.parquet"
     labels = {"label": [i % 2 for i in range(count)]}
-    write_parquet(file, [png(picture(i)) for i in range(count)], labels, names={"label": list(spelling)})
+    write_parquet(file, [png(image(i)) for i in range(count)], labels, names={"label": list(spelling)})
     return file
 
 
@@ -90,7 +90,7 @@ def write_folder(root: Path, counts: dict[str, int]) -> Path:
     for number, (name, count) in enumerate(counts.items()):
         (root / name).mkdir(parents=True)
         for i in range(count):
-            (root / name / f"{i}.png").write_bytes(png(picture(100 * number + i)))
+            (root / name / f"{i}.png").write_bytes(png(image(100 * number + i)))
     return root
 
 
@@ -99,28 +99,28 @@ def write_folder(root: Path, counts: dict[str, int]) -> Path:
 
 def test_rows_come_in_order_over_row_groups(tmp_path: Path) -> None:
     write_pets(tmp_path)
-    pets = load_pictures("pets", root=tmp_path)
+    pets = load_images("pets", root=tmp_path)
     assert (len(pets), pets.split, pets.class_names) == (10, "train", ["english setter", "pug"])
     assert pets.labels.dtype == np.int64 and pets.labels.tolist() == [0, 1] * 5
-    assert pets.names[3] == "picture-3.png"
+    assert pets.names[3] == "image-3.png"
     for i, j in [(0, 9), (9, 0), (4, 3)]:
         first, second = pets.batch([i, j])
-        np.testing.assert_array_equal(first, picture(i))
-        np.testing.assert_array_equal(second, picture(j))
-    np.testing.assert_array_equal(pets.arrays(), np.stack([picture(i) for i in range(10)]))
+        np.testing.assert_array_equal(first, image(i))
+        np.testing.assert_array_equal(second, image(j))
+    np.testing.assert_array_equal(pets.arrays(), np.stack([image(i) for i in range(10)]))
     assert pets.arrays().dtype == np.uint8
 
 
 def test_the_mirror_comes_from_the_environment_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pets(tmp_path)
     monkeypatch.setenv("PAPERS_DATA", str(tmp_path))
-    pets = load_pictures("timm/oxford-iiit-pet")
+    pets = load_images("timm/oxford-iiit-pet")
     assert len(pets) == 10 and str(tmp_path) in pets.source
 
 
 def test_an_incomplete_copy_of_a_known_set_is_a_stand_in(tmp_path: Path) -> None:
     write_pets(tmp_path)
-    assert load_pictures("pets", root=tmp_path).stand_in == "copy with 10 of 3,680 pictures"
+    assert load_images("pets", root=tmp_path).stand_in == "copy with 10 of 3,680 images"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_an_incomplete_copy_of_a_known_set_is_a_stand_in(tmp_path: Path) -> None
 )
 def test_class_names_have_one_form(tmp_path: Path, spelling: tuple[str, str]) -> None:
     write_pets(tmp_path, spelling=spelling)
-    pets = load_pictures("pets", root=tmp_path)
+    pets = load_images("pets", root=tmp_path)
     assert pets.class_names == ["english setter", "pug"]
     assert pets.class_ids == list(spelling)
 
@@ -142,74 +142,74 @@ def test_cifar_columns(tmp_path: Path) -> None:
     labels = {"fine_label": [1, 0, 1], "coarse_label": [0, 2, 1]}
     names = {"fine_label": ["aquarium_fish", "baby"], "coarse_label": ["fish", "people", "trees"]}
     file = tmp_path / "uoft-cs/cifar100/cifar100/test-00000-of-00001.parquet"
-    write_parquet(file, [png(picture(i)) for i in range(3)], labels, image="img", names=names)
-    fine = load_pictures("cifar100", "test", root=tmp_path)
+    write_parquet(file, [png(image(i)) for i in range(3)], labels, image="img", names=names)
+    fine = load_images("cifar100", "test", root=tmp_path)
     assert fine.labels.tolist() == [1, 0, 1] and fine.class_names == ["aquarium fish", "baby"]
-    coarse = load_pictures("cifar100", "test", root=tmp_path, label="coarse_label")
+    coarse = load_images("cifar100", "test", root=tmp_path, label="coarse_label")
     assert coarse.labels.tolist() == [0, 2, 1] and coarse.class_names == ["fish", "people", "trees"]
     with pytest.raises(UserError, match="no column fruit among img, fine_label, coarse_label"):
-        load_pictures("cifar100", "test", root=tmp_path, label="fruit")
+        load_images("cifar100", "test", root=tmp_path, label="fruit")
 
 
 def test_several_files_and_text_labels_of_another_repository(tmp_path: Path) -> None:
     folder = tmp_path / "me/birds/default"
     for part in range(2):
-        encoded = [png(picture(10 * part + i)) for i in range(3)]
+        encoded = [png(image(10 * part + i)) for i in range(3)]
         labels = {"species": ["wren", "tit", "wren"]}
         file = folder / f"train-{part:05d}-of-00002.parquet"
         write_parquet(file, encoded, labels, paths=[None] * 3, image="photo")
-    birds = load_pictures("me/birds", root=tmp_path, label="species")
+    birds = load_images("me/birds", root=tmp_path, label="species")
     assert birds.class_names == ["tit", "wren"] and birds.labels.tolist() == [1, 0, 1] * 2
-    np.testing.assert_array_equal(birds.picture(4), picture(11))
+    np.testing.assert_array_equal(birds.image(4), image(11))
     assert "train-00001-of-00002.parquet row 1" in birds.where(4)
     assert len(set(birds.names)) == 6
 
 
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     file = tmp_path / "me/birds/data/train-00000-of-00002.parquet"
-    write_parquet(file, [png(picture(0))], {"label": [0]})
+    write_parquet(file, [png(image(0))], {"label": [0]})
     with pytest.raises(UserError, match=r"me/birds/data/train-00001-of-00002\.parquet: missing"):
-        load_pictures("me/birds", root=tmp_path)
+        load_images("me/birds", root=tmp_path)
 
 
 def test_a_missing_split_of_a_mirror_is_named(tmp_path: Path) -> None:
     write_pets(tmp_path)
     with pytest.raises(UserError, match=r"oxford-iiit-pet/data/test-00000-of-00001\.parquet: missing from the copy"):
-        load_pictures("pets", "test", root=tmp_path)
+        load_images("pets", "test", root=tmp_path)
 
 
 def test_configurations_are_told_apart(tmp_path: Path) -> None:
     for name in ("small", "large"):
-        write_parquet(tmp_path / f"me/birds/{name}/train.parquet", [png(picture(len(name)))], {"label": [0]})
+        write_parquet(tmp_path / f"me/birds/{name}/train.parquet", [png(image(len(name)))], {"label": [0]})
     with pytest.raises(UserError, match=r"several configurations .*large, small"):
-        load_pictures("me/birds", root=tmp_path)
-    np.testing.assert_array_equal(load_pictures("me/birds:small", root=tmp_path).picture(0), picture(5))
+        load_images("me/birds", root=tmp_path)
+    np.testing.assert_array_equal(load_images("me/birds:small", root=tmp_path).image(0), image(5))
 
 
 def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
     file = write_pets(tmp_path)
     file.write_bytes(file.read_bytes()[:-200])
     with pytest.raises(UserError, match=r"train-00000-of-00001\.parquet: not a readable parquet file"):
-        load_pictures("pets", root=tmp_path)
+        load_images("pets", root=tmp_path)
 
 
 def test_unreadable_rows_are_named(tmp_path: Path) -> None:
-    whole = png(picture(0, (40, 40)))
+    whole = png(image(0, (40, 40)))
     file = tmp_path / "me/birds/train.parquet"
     write_parquet(file, [whole, whole[:900], None, whole], {"label": [0, 1, 0, 1]})
-    birds = load_pictures("me/birds", root=tmp_path)
-    with pytest.raises(UserError, match=r"train\.parquet row 1 \(picture-1\.png\): not a readable picture"):
+    birds = load_images("me/birds", root=tmp_path)
+    with pytest.raises(UserError, match=r"train\.parquet row 1 \(image-1\.png\): not a readable image"):
         birds.batch([0, 1])
-    with pytest.raises(UserError, match=r"row 2 \(picture-2\.png\): no bytes"):
+    with pytest.raises(UserError, match=r"row 2 \(image-2\.png\): no bytes"):
         birds.batch([2])
-    np.testing.assert_array_equal(birds.picture(3), picture(0, (40, 40)))
+    np.testing.assert_array_equal(birds.image(3), image(0, (40, 40)))
 
 
 def test_labels_outside_the_names_are_named(tmp_path: Path) -> None:
     file = tmp_path / "me/birds/train.parquet"
-    write_parquet(file, [png(picture(i)) for i in range(3)], {"label": [0, -1, 1]}, names={"label": ["tit", "wren"]})
+    write_parquet(file, [png(image(i)) for i in range(3)], {"label": [0, -1, 1]}, names={"label": ["tit", "wren"]})
     with pytest.raises(UserError, match=r"row 1 .*label -1, but the column label names 2 classes"):
-        load_pictures("me/birds", root=tmp_path)
+        load_images("me/birds", root=tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ not to be had
@@ -218,7 +218,7 @@ def test_labels_outside_the_names_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cifar10", "pets", "me/birds"])
 def test_without_mirror_and_network_one_line_says_what_to_set(unreachable: None, name: str) -> None:
     with pytest.raises(UserError, match=r"hub cannot be reached .*; set PAPERS_DATA or --data-root") as error:
-        load_pictures(name)
+        load_images(name)
     assert "\n" not in str(error.value)
 
 
@@ -229,7 +229,7 @@ def test_a_copy_in_the_hubs_cache_needs_no_network(
 
     snapshot = tmp_path / "abc123"
     labels = {"label": [0, 1]}
-    write_parquet(snapshot / "plain_text/test-00000-of-00001.parquet", [png(picture(i)) for i in range(2)], labels)
+    write_parquet(snapshot / "plain_text/test-00000-of-00001.parquet", [png(image(i)) for i in range(2)], labels)
     asked = []
 
     def snapshot_download(repository: str, **options: object) -> str:
@@ -237,7 +237,7 @@ def test_a_copy_in_the_hubs_cache_needs_no_network(
         return str(snapshot)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    cifar = load_pictures("cifar10", "test")
+    cifar = load_images("cifar10", "test")
     assert asked == [("uoft-cs/cifar10", data.HUB_SETS["cifar10"].revision, True)]
     assert len(cifar) == 2 and cifar.source == "hub uoft-cs/cifar10 at abc123"
 
@@ -251,7 +251,7 @@ def test_a_wrong_revision_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
     with pytest.raises(UserError, match="me/birds: the hub has no revision v9"):
-        load_pictures("me/birds", revision="v9")
+        load_images("me/birds", revision="v9")
 
 
 def test_imagenette_without_mirror_and_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_imagenette_without_mirror_and_network(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "torchvision", types.SimpleNamespace(datasets=stand_in))
     monkeypatch.setitem(sys.modules, "torchvision.datasets", stand_in)
     with pytest.raises(UserError, match=r"imagenette: cannot be downloaded \(no route\); set PAPERS_DATA"):
-        load_pictures("imagenette", "val")
+        load_images("imagenette", "val")
 
 
 @pytest.mark.parametrize(
@@ -276,12 +276,12 @@ def test_imagenette_without_mirror_and_network(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_wrong_names_are_refused(name: str, split: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        load_pictures(name, split)
+        load_images(name, split)
 
 
 def test_a_data_root_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match="data root /no/such/place: no such folder"):
-        load_pictures("cifar10", root=Path("/no/such/place"))
+        load_images("cifar10", root=Path("/no/such/place"))
 
 
 # ------------------------------------------------------------------------------------------------ torchvision
@@ -293,18 +293,18 @@ def test_imagenette_by_torchvision(cache: Path, monkeypatch: pytest.MonkeyPatch)
         for number, wnid in enumerate(["n02102040", "n01440764"]):
             (home / part / wnid).mkdir(parents=True)
             for name in files:
-                (home / part / wnid / f"{name}.JPEG").write_bytes(png(picture(number)))
+                (home / part / wnid / f"{name}.JPEG").write_bytes(png(image(number)))
     counts = {"validation": 4, "ilsvrc_val": 4}
     monkeypatch.setattr(data, "HUB_SETS", {"imagenette": data.HubSet("frgfm/imagenette", "data", None, counts)})
-    val = load_pictures("imagenette", "val")
+    val = load_images("imagenette", "val")
     assert val.split == "validation" and val.stand_in is None
     assert val.class_ids == ["n01440764", "n02102040"] and val.class_names == ["tench", "english springer"]
     assert val.names == ["ILSVRC2012_val_1.JPEG", "n01_3.JPEG"] * 2 and val.labels.tolist() == [0, 0, 1, 1]
-    unseen = load_pictures("imagenette", "ilsvrc_val")
+    unseen = load_images("imagenette", "ilsvrc_val")
     assert unseen.names == ["ILSVRC2012_val_1.JPEG", "ILSVRC2012_val_2.JPEG"] * 2
     (home / "val/n02102040/n01_3.JPEG").unlink()
-    with pytest.raises(UserError, match=r"3 of 4 pictures of validation; delete the folder"):
-        load_pictures("imagenette", "val")
+    with pytest.raises(UserError, match=r"3 of 4 images of validation; delete the folder"):
+        load_images("imagenette", "val")
 
 
 # ------------------------------------------------------------------------------------------------ folders
@@ -313,22 +313,22 @@ def test_imagenette_by_torchvision(cache: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_folder_with_one_subfolder_a_class(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "mine", {"wren": 2, "Blue_Tit": 3})
     (folder / ".hidden").mkdir()
-    (folder / "wren" / "notes.txt").write_text("not a picture")
-    birds = load_pictures(str(folder))
+    (folder / "wren" / "notes.txt").write_text("not an image")
+    birds = load_images(str(folder))
     assert (birds.split, birds.class_names, birds.class_ids) == ("all", ["blue tit", "wren"], ["Blue_Tit", "wren"])
     assert birds.labels.tolist() == [0, 0, 0, 1, 1] and birds.names == ["0.png", "1.png", "2.png", "0.png", "1.png"]
-    np.testing.assert_array_equal(birds.picture(4), picture(1))
+    np.testing.assert_array_equal(birds.image(4), image(1))
     with pytest.raises(UserError, match="no test/ in it"):
-        load_pictures(str(folder), "test")
+        load_images(str(folder), "test")
 
 
 def test_a_folder_with_splits(tmp_path: Path) -> None:
     write_folder(tmp_path / "mine/train", {"a": 2, "b": 1})
     write_folder(tmp_path / "mine/test", {"a": 1, "b": 3})
-    assert len(load_pictures(str(tmp_path / "mine"))) == 3
-    assert load_pictures(str(tmp_path / "mine"), "test").labels.tolist() == [0, 1, 1, 1]
+    assert len(load_images(str(tmp_path / "mine"))) == 3
+    assert load_images(str(tmp_path / "mine"), "test").labels.tolist() == [0, 1, 1, 1]
     with pytest.raises(UserError, match=r"no val/ in it, only train/, test/"):
-        load_pictures(str(tmp_path / "mine"), "val")
+        load_images(str(tmp_path / "mine"), "val")
 
 
 def test_a_class_in_one_split_only_is_named_with_counts(tmp_path: Path) -> None:
@@ -336,30 +336,30 @@ def test_a_class_in_one_split_only_is_named_with_counts(tmp_path: Path) -> None:
     write_folder(tmp_path / "mine/test", {"a": 1, "b": 3})
     for split in ("train", "test"):
         with pytest.raises(UserError, match=r"every class has to be in every split.* c: .*4 in train"):
-            load_pictures(str(tmp_path / "mine"), split)
+            load_images(str(tmp_path / "mine"), split)
 
 
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ({"a": 5}, "at least two classes are needed.* a: 5 pictures"),
+        ({"a": 5}, "at least two classes are needed.* a: 5 images"),
         ({}, "at least two classes are needed.* no class folder"),
-        ({"a": 5, "b": 0}, r"no pictures in b \(pictures a class: a 5, b 0\)"),
+        ({"a": 5, "b": 0}, r"no images in b \(images a class: a 5, b 0\)"),
         ({"blue tit": 1, "Blue_Tit": 1}, "two class folders both read as 'blue tit'"),
     ],
 )
 def test_folders_that_make_no_data_set(tmp_path: Path, counts: dict[str, int], message: str) -> None:
     (tmp_path / "mine").mkdir()
     with pytest.raises(UserError, match=message):
-        load_pictures(str(write_folder(tmp_path / "mine", counts)))
+        load_images(str(write_folder(tmp_path / "mine", counts)))
 
 
-def test_pictures_of_several_sizes_make_no_array(tmp_path: Path) -> None:
+def test_images_of_several_sizes_make_no_array(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "mine", {"a": 1, "b": 1})
-    (folder / "b" / "wide.png").write_bytes(png(picture(7, (6, 9))))
-    mine = load_pictures(str(folder))
+    (folder / "b" / "wide.png").write_bytes(png(image(7, (6, 9))))
+    mine = load_images(str(folder))
     assert [p.shape for p in mine.batch(slice(None))] == [(6, 5, 3), (6, 5, 3), (6, 9, 3)]
-    with pytest.raises(UserError, match=r"wide\.png: 9x6 pixels where the first picture has 5x6"):
+    with pytest.raises(UserError, match=r"wide\.png: 9x6 pixels where the first image has 5x6"):
         mine.arrays()
 
 
@@ -367,7 +367,7 @@ def test_pictures_of_several_sizes_make_no_array(tmp_path: Path) -> None:
 
 
 def test_digits_need_nothing() -> None:
-    train, test = load_pictures("digits"), load_pictures("digits", "test")
+    train, test = load_images("digits"), load_images("digits", "test")
     assert (len(train), len(test)) == (1297, 500)
     assert train.arrays().shape == (1297, 8, 8, 3) and train.arrays().max() == 255
     assert np.bincount(train.labels).min() >= 125 and np.bincount(test.labels).min() >= 45
@@ -380,10 +380,10 @@ def test_digits_need_nothing() -> None:
 
 def test_a_subset_of_a_subset(tmp_path: Path) -> None:
     write_pets(tmp_path)
-    pets = load_pictures("pets", root=tmp_path)
+    pets = load_images("pets", root=tmp_path)
     part = pets.subset([7, 2, 9, 4]).subset([3, 1])
-    assert part.names == ["picture-4.png", "picture-2.png"] and part.labels.tolist() == [0, 0]
-    np.testing.assert_array_equal(part.picture(0), picture(4))
+    assert part.names == ["image-4.png", "image-2.png"] and part.labels.tolist() == [0, 0]
+    np.testing.assert_array_equal(part.image(0), image(4))
     assert "row 4" in part.where(0)
     assert len(pets.subset([])) == 0 and pets.subset([]).arrays().shape[0] == 0
 
@@ -392,77 +392,77 @@ def test_the_fingerprint_is_what_its_docstring_says(tmp_path: Path) -> None:
     write_pets(tmp_path, 3)
     expected = hashlib.sha256()
     for i in range(3):
-        expected.update(hashlib.sha256(b"6x5\n" + picture(i).tobytes()).digest() + (i % 2).to_bytes(8, "little"))
-    assert load_pictures("pets", root=tmp_path).fingerprint == expected.hexdigest()
+        expected.update(hashlib.sha256(b"6x5\n" + image(i).tobytes()).digest() + (i % 2).to_bytes(8, "little"))
+    assert load_images("pets", root=tmp_path).fingerprint == expected.hexdigest()
 
 
 def test_the_fingerprint_sees_pixels_labels_and_order_but_not_the_container(tmp_path: Path) -> None:
     file = write_pets(tmp_path, 4)
-    pets = load_pictures("pets", root=tmp_path)
+    pets = load_images("pets", root=tmp_path)
     prints = [pets.fingerprint, pets.subset([1, 0, 2, 3]).fingerprint, pets.subset([0, 1, 2]).fingerprint]
-    encoded = [png(picture(i)) for i in range(4)]
+    encoded = [png(image(i)) for i in range(4)]
     write_parquet(file, encoded, {"label": [0, 1, 0, 0]}, names={"label": ["english_setter", "pug"]})
-    prints.append(load_pictures("pets", root=tmp_path).fingerprint)
-    changed = picture(3)
+    prints.append(load_images("pets", root=tmp_path).fingerprint)
+    changed = image(3)
     changed[0, 0, 0] ^= 1
     write_parquet(
         file, [*encoded[:3], png(changed)], {"label": [0, 1, 0, 1]}, names={"label": ["english_setter", "pug"]}
     )
-    prints.append(load_pictures("pets", root=tmp_path).fingerprint)
+    prints.append(load_images("pets", root=tmp_path).fingerprint)
     assert len(set(prints)) == len(prints)
     webp = []
     for i in range(4):
         buffer = BytesIO()
-        Image.fromarray(picture(i)).save(buffer, "WEBP", lossless=True)
+        Image.fromarray(image(i)).save(buffer, "WEBP", lossless=True)
         webp.append(buffer.getvalue())
     write_parquet(file, webp, {"label": [0, 1, 0, 1]}, names={"label": ["English setter", "Pug"]}, row_group=2)
-    assert load_pictures("pets", root=tmp_path).fingerprint == prints[0]
+    assert load_images("pets", root=tmp_path).fingerprint == prints[0]
 
 
-def test_a_fingerprint_known_from_an_earlier_run_needs_no_picture(
+def test_a_fingerprint_known_from_an_earlier_run_needs_no_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pets(tmp_path)
-    first = load_pictures("pets", root=tmp_path)
+    first = load_images("pets", root=tmp_path)
     some = first.subset([1, 2]).fingerprint
-    monkeypatch.setattr(pictures, "decode", forbidden)
-    assert load_pictures("pets", root=tmp_path).subset([1, 2]).fingerprint == some
+    monkeypatch.setattr(images, "decode", forbidden)
+    assert load_images("pets", root=tmp_path).subset([1, 2]).fingerprint == some
     monkeypatch.undo()
     monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
-    whole = load_pictures("pets", root=tmp_path).fingerprint
-    monkeypatch.setattr(pictures, "decode", forbidden)
-    again = load_pictures("pets", root=tmp_path)
+    whole = load_images("pets", root=tmp_path).fingerprint
+    monkeypatch.setattr(images, "decode", forbidden)
+    again = load_images("pets", root=tmp_path)
     assert again.fingerprint == whole and again.subset([1, 2]).content_hashes() == first.subset([1, 2]).content_hashes()
 
 
 def test_a_damaged_hash_file_is_not_believed(tmp_path: Path, cache: Path) -> None:
     write_pets(tmp_path)
-    expected = load_pictures("pets", root=tmp_path).fingerprint
+    expected = load_images("pets", root=tmp_path).fingerprint
     (file,) = (cache / "hashes").iterdir()
     content = bytearray(file.read_bytes())
     content[50] ^= 1
     file.write_bytes(content)
-    assert load_pictures("pets", root=tmp_path).fingerprint == expected
+    assert load_images("pets", root=tmp_path).fingerprint == expected
 
 
 def test_exact_duplicates_have_one_content_hash(tmp_path: Path) -> None:
-    encoded = [png(picture(i)) for i in (0, 1, 0)]
+    encoded = [png(image(i)) for i in (0, 1, 0)]
     write_parquet(tmp_path / "me/birds/train.parquet", encoded, {"label": [0, 1, 1]})
-    hashes = load_pictures("me/birds", root=tmp_path).content_hashes()
+    hashes = load_images("me/birds", root=tmp_path).content_hashes()
     assert hashes[0] == hashes[2] != hashes[1]
 
 
-def test_a_picture_is_decoded_once_for_all_its_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_image_is_decoded_once_for_all_its_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pets(tmp_path)
     decoded: list[str] = []
-    decode = pictures.decode
+    decode = images.decode
 
     def counted(content: bytes, where: str) -> np.ndarray:
         decoded.append(where)
         return decode(content, where)
 
-    monkeypatch.setattr(pictures, "decode", counted)
-    pets = load_pictures("pets", root=tmp_path)
+    monkeypatch.setattr(images, "decode", counted)
+    pets = load_images("pets", root=tmp_path)
     assert not decoded
     pets.subset([8, 3]).fetch()
     assert [where.split()[2] for where in decoded] == ["3", "8"]  # in the file's order
@@ -472,21 +472,21 @@ def test_a_picture_is_decoded_once_for_all_its_uses(tmp_path: Path, monkeypatch:
             pixels[:] = i  # a caller may write into what it was given
         part.arrays()
     assert len(decoded) == 10
-    np.testing.assert_array_equal(pets.picture(3), picture(3))
+    np.testing.assert_array_equal(pets.image(3), image(3))
 
 
 # ------------------------------------------------------------------------------------------------ the real mirror
 
 
 def test_the_real_mirror(data_mirror: Path) -> None:
-    """The first hundreds of the real pictures, decoded to the published CIFAR-10 pixels, and the known duplicate."""
-    cifar = load_pictures("cifar10", "test", root=data_mirror)
+    """The first hundreds of the real images, decoded to the published CIFAR-10 pixels, and the known duplicate."""
+    cifar = load_images("cifar10", "test", root=data_mirror)
     assert len(cifar) == 10_000 and cifar.stand_in is None and np.bincount(cifar.labels).tolist() == [1000] * 10
-    assert cifar.picture(0).shape == (32, 32, 3) and cifar.class_names[int(cifar.labels[0])] == "cat"
-    fine = load_pictures("cifar100", "test", root=data_mirror)
+    assert cifar.image(0).shape == (32, 32, 3) and cifar.class_names[int(cifar.labels[0])] == "cat"
+    fine = load_images("cifar100", "test", root=data_mirror)
     hashes = fine.content_hashes()
     assert len(hashes) - len(set(hashes)) == 1
-    nette = load_pictures("imagenette", "val", root=data_mirror)
+    nette = load_images("imagenette", "val", root=data_mirror)
     assert np.bincount(nette.labels).tolist() == [387, 395, 357, 386, 409, 394, 389, 419, 399, 390]
     assert sum(name.startswith("ILSVRC2012_val_") for name in nette.names) == 134
-    assert nette.picture(1000).shape == (224, 224, 3)
+    assert nette.image(1000).shape == (224, 224, 3)

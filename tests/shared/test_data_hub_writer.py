@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shared.data import load_pictures
+from shared.data import load_images
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 
@@ -24,7 +24,7 @@ def test_a_file_written_by_the_hubs_library_reads_the_same(tmp_path: Path, monke
     file.parent.mkdir(parents=True)
     datasets.Dataset.from_dict(rows, features=features).to_parquet(file)
 
-    read = load_pictures("owner/set", "test", root=tmp_path)
+    read = load_images("owner/set", "test", root=tmp_path)
     assert read.class_names == ["aquarium fish", "tank"]
     assert read.labels.tolist() == rows["fine_label"]
     np.testing.assert_array_equal(read.arrays(), np.stack(pixels))

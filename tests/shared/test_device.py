@@ -67,9 +67,9 @@ def test_disagreement_sees_a_wrong_kernel_and_a_missing_one(monkeypatch: pytest.
     true_network = device._small_network
     calls = []
 
-    def wrong_on_the_device(pictures: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+    def wrong_on_the_device(images: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
         calls.append(1)
-        return true_network(pictures, weights) * (1.01 if len(calls) == 2 else 1)
+        return true_network(images, weights) * (1.01 if len(calls) == 2 else 1)
 
     monkeypatch.setattr(device, "_small_network", wrong_on_the_device)
     assert device.disagreement(torch.device("cpu")) == pytest.approx(0.01, rel=1e-3)

@@ -19,9 +19,9 @@ from PIL import Image
 from tiny_encoder import BFLOAT16, FLOAT32, Network, identity
 from torch import Tensor, nn
 
-from shared import features, pictures
+from shared import features, images
 from shared.ahead import ahead
-from shared.data import PictureSet, load_pictures
+from shared.data import ImageSet, load_images
 from shared.errors import UserError
 from shared.features import Deferred, best_batch_size, extract
 from shared.transforms import Transform
@@ -38,14 +38,14 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def noise() -> PictureSet:
+def noise() -> ImageSet:
     return tiny_encoder.noise()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty pictures of three sizes in two classes."""
-    root = tmp_path_factory.mktemp("pictures")
+    """Forty images of three sizes in two classes."""
+    root = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
     for number in range(40):
         path = root / f"class {number % 2}" / f"{number:02d}.png"
@@ -67,7 +67,7 @@ def forbidden(*_: object) -> None:
 
 
 def test_features_are_the_encoders_own_in_the_sets_order(folder: Path) -> None:
-    mixed = load_pictures(str(folder))
+    mixed = load_images(str(folder))
     encoder = tiny_encoder.encoder()
     one_by_one = torch.cat([encoder.encode(mixed.batch([i])) for i in range(len(mixed))]).numpy()
     np.testing.assert_allclose(extract(encoder, mixed, FLOAT32), one_by_one, atol=1e-5)
@@ -76,35 +76,35 @@ def test_features_are_the_encoders_own_in_the_sets_order(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [3, 100, 1000])
-def test_any_batch_size_gives_the_same_within_rounding(noise: PictureSet, batch_size: int) -> None:
+def test_any_batch_size_gives_the_same_within_rounding(noise: ImageSet, batch_size: int) -> None:
     part = noise.subset(slice(0, 300))
     expected = extract(tiny_encoder.encoder(), part, FLOAT32)
     measured = extract(tiny_encoder.encoder(), part, FLOAT32, batch_size=batch_size)
     np.testing.assert_allclose(measured, expected, atol=1e-5)
 
 
-def test_batches_never_cross_a_shard_and_are_of_one_size_on_a_cpu(noise: PictureSet) -> None:
+def test_batches_never_cross_a_shard_and_are_of_one_size_on_a_cpu(noise: ImageSet) -> None:
     network = Network()
     extract(tiny_encoder.encoder(network), noise.subset(slice(0, 300)), FLOAT32)
     assert network.batches == [32] * 8 + [32, 12]
 
 
-def test_an_empty_set_has_no_features(noise: PictureSet) -> None:
+def test_an_empty_set_has_no_features(noise: ImageSet) -> None:
     assert extract(tiny_encoder.encoder(), noise.subset([]), FLOAT32).shape == (0, 6)
 
 
 # ------------------------------------------------------------------------------------------------ the cache
 
 
-def test_a_second_run_needs_neither_the_model_nor_a_picture(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = extract(Deferred(identity(), tiny_encoder.encoder), load_pictures(str(folder)), FLOAT32)
-    monkeypatch.setattr(pictures, "decode", forbidden)
-    again = load_pictures(str(folder))
+def test_a_second_run_needs_neither_the_model_nor_a_image(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = extract(Deferred(identity(), tiny_encoder.encoder), load_images(str(folder)), FLOAT32)
+    monkeypatch.setattr(images, "decode", forbidden)
+    again = load_images(str(folder))
     assert again.fingerprint
     np.testing.assert_array_equal(extract(Deferred(identity(), forbidden), again, FLOAT32), first)
 
 
-def test_an_encoder_is_loaded_once_for_all_sets(noise: PictureSet) -> None:
+def test_an_encoder_is_loaded_once_for_all_sets(noise: ImageSet) -> None:
     loaded = []
     encoder = Deferred(identity(), lambda: loaded.append(1) or tiny_encoder.encoder())
     extract(encoder, noise.subset(slice(0, 20)), FLOAT32)
@@ -112,13 +112,13 @@ def test_an_encoder_is_loaded_once_for_all_sets(noise: PictureSet) -> None:
     assert loaded == [1]
 
 
-def test_whatever_changes_the_numbers_changes_the_key(noise: PictureSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_changes_the_numbers_changes_the_key(noise: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
     few = noise.subset(slice(0, 5))
     other_transform = Transform((16, 16), "bicubic", (0.5,) * 3, (0.25,) * 3)
 
-    def files(encoder: Deferred, pictures: PictureSet = few, batch: int | str = "auto", choice=FLOAT32) -> set[str]:
+    def files(encoder: Deferred, images: ImageSet = few, batch: int | str = "auto", choice=FLOAT32) -> set[str]:
         folder = features.shards.Folder("tiny", features.recipe(encoder, choice, batch))
-        return {str(folder.file(pictures, 0))}
+        return {str(folder.file(images, 0))}
 
     plain = Deferred(identity(), forbidden)
     variants = [
@@ -137,7 +137,7 @@ def test_whatever_changes_the_numbers_changes_the_key(noise: PictureSet, monkeyp
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
-def test_a_damaged_shard_is_found_and_computed_again(noise: PictureSet, cache: Path, damage: str) -> None:
+def test_a_damaged_shard_is_found_and_computed_again(noise: ImageSet, cache: Path, damage: str) -> None:
     part = noise.subset(slice(0, 600))
     expected = extract(tiny_encoder.encoder(), part, FLOAT32)
     whole = shard_bytes(cache)
@@ -154,7 +154,7 @@ def test_a_damaged_shard_is_found_and_computed_again(noise: PictureSet, cache: P
     assert len(said) == 1 and victim.name in said[0] and "computed again" in said[0]
 
 
-def test_without_the_cache_nothing_is_written(noise: PictureSet, cache: Path) -> None:
+def test_without_the_cache_nothing_is_written(noise: ImageSet, cache: Path) -> None:
     few = noise.subset(slice(0, 40))
     uncached = extract(tiny_encoder.encoder(), few, FLOAT32, cache=False)
     assert not shard_bytes(cache)
@@ -216,7 +216,7 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, undisturbed: tuple[
 
 
 class Greedy(Network):
-    """Runs out of memory above `fits` pictures, in the words of the CPU's allocator."""
+    """Runs out of memory above `fits` images, in the words of the CPU's allocator."""
 
     def __init__(self, fits: int) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ class Greedy(Network):
         return super().forward(x)
 
 
-def test_out_of_memory_halves_the_batch_and_says_so(noise: PictureSet) -> None:
+def test_out_of_memory_halves_the_batch_and_says_so(noise: ImageSet) -> None:
     part = noise.subset(slice(0, 100))
     network, said = Greedy(10), []
     measured = extract(tiny_encoder.encoder(network), part, FLOAT32, say=said.append, cache=False)
@@ -237,12 +237,12 @@ def test_out_of_memory_halves_the_batch_and_says_so(noise: PictureSet) -> None:
     assert [line.split("going on with ")[1] for line in said] == ["16", "8"]
 
 
-def test_memory_for_not_even_one_picture_is_the_users_to_know(noise: PictureSet) -> None:
-    with pytest.raises(UserError, match="not even one picture fits"):
+def test_memory_for_not_even_one_image_is_the_users_to_know(noise: ImageSet) -> None:
+    with pytest.raises(UserError, match="not even one image fits"):
         extract(tiny_encoder.encoder(Greedy(0)), noise.subset(slice(0, 9)), FLOAT32, say=lambda line: None)
 
 
-def test_another_error_of_the_model_is_not_taken_for_a_lack_of_memory(noise: PictureSet) -> None:
+def test_another_error_of_the_model_is_not_taken_for_a_lack_of_memory(noise: ImageSet) -> None:
     class Broken(Network):
         def forward(self, x: Tensor) -> Tensor:
             raise RuntimeError("shapes cannot be multiplied")
@@ -252,12 +252,12 @@ def test_another_error_of_the_model_is_not_taken_for_a_lack_of_memory(noise: Pic
 
 
 def test_the_search_stops_where_the_rate_stops_growing_or_the_memory_ends(
-    noise: PictureSet, monkeypatch: pytest.MonkeyPatch
+    noise: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(features, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
 
-    class Overhead(Network):  # 20 ms a call, and 1 ms for every picture above 64
+    class Overhead(Network):  # 20 ms a call, and 1 ms for every image above 64
         def forward(self, x: Tensor) -> Tensor:
             clock[0] += 0.02 + 0.001 * max(0, len(x) - 64)
             return super().forward(x)
@@ -278,7 +278,7 @@ def test_the_search_stops_where_the_rate_stops_growing_or_the_memory_ends(
 
 
 class Overflowing(nn.Module):
-    """Not finite below float32 for one picture, and in every precision for `hopeless` ones."""
+    """Not finite below float32 for one image, and in every precision for `hopeless` ones."""
 
     def __init__(self, brightest: float, hopeless: bool = False) -> None:
         super().__init__()
@@ -290,11 +290,11 @@ class Overflowing(nn.Module):
         return torch.where(bad[:, None], torch.inf, self.network(x))
 
 
-def brightest(noise: PictureSet) -> float:
+def brightest(noise: ImageSet) -> float:
     return float(tiny_encoder.encoder(choice=BFLOAT16).prepare(noise.batch(slice(None))).flatten(1).sum(1).max())
 
 
-def test_a_batch_that_is_not_finite_is_computed_in_float32_and_reported_every_time(noise: PictureSet) -> None:
+def test_a_batch_that_is_not_finite_is_computed_in_float32_and_reported_every_time(noise: ImageSet) -> None:
     part = noise.subset(slice(0, 96))
     encoder = tiny_encoder.encoder(Overflowing(brightest(part)), BFLOAT16)
     said: list[str] = []
@@ -309,7 +309,7 @@ def test_a_batch_that_is_not_finite_is_computed_in_float32_and_reported_every_ti
     assert warm == said
 
 
-def test_features_that_stay_not_finite_are_refused_by_the_pictures_name(noise: PictureSet) -> None:
+def test_features_that_stay_not_finite_are_refused_by_the_images_name(noise: ImageSet) -> None:
     part = noise.subset(slice(0, 40))
     encoder = tiny_encoder.encoder(Overflowing(brightest(part), hopeless=True), BFLOAT16)
     with pytest.raises(UserError, match=r"noise-00\d\d are not finite in any precision"):
@@ -319,19 +319,19 @@ def test_features_that_stay_not_finite_are_refused_by_the_pictures_name(noise: P
 # ------------------------------------------------------------------------------------------------ errors on the way
 
 
-def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name / "good.png")
     buffer = BytesIO()
     Image.effect_noise((64, 64), 50).save(buffer, "JPEG")
     (tmp_path / "b" / "cut.jpg").write_bytes(buffer.getvalue()[:500])
-    with pytest.raises(UserError, match=r"cut\.jpg: not a readable picture"):
-        extract(tiny_encoder.encoder(), load_pictures(str(tmp_path)), FLOAT32)
+    with pytest.raises(UserError, match=r"cut\.jpg: not a readable image"):
+        extract(tiny_encoder.encoder(), load_images(str(tmp_path)), FLOAT32)
 
 
 @pytest.mark.parametrize("batch_size", [0, -3, "many"])
-def test_a_wrong_batch_size_is_refused(noise: PictureSet, batch_size: int | str) -> None:
+def test_a_wrong_batch_size_is_refused(noise: ImageSet, batch_size: int | str) -> None:
     with pytest.raises(UserError, match="expected auto or a number"):
         extract(tiny_encoder.encoder(), noise, FLOAT32, batch_size=batch_size)
 

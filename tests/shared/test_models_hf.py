@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import BFLOAT16, CONFIGS, FLOAT32, PROCESSOR, old_layout, pictures, random_model, save
+from checkpoints import BFLOAT16, CONFIGS, FLOAT32, PROCESSOR, images, old_layout, random_model, save
 from safetensors.torch import save_file
 
 from shared import models
@@ -43,8 +43,8 @@ def reference(family: str, model: torch.nn.Module, x: torch.Tensor) -> torch.Ten
 def test_representation_of_each_family(family, tmp_path):
     model = random_model(family)
     encoder = models.load_encoder(save(model, tmp_path / "model"), FLOAT32)
-    expected = reference(family, model, encoder.identity.transform(pictures()))
-    features = encoder.encode(pictures())
+    expected = reference(family, model, encoder.identity.transform(images()))
+    features = encoder.encode(images())
     assert features.dtype == torch.float32
     assert features.shape == (5, encoder.dim) == (5, {"vit": 32, "dinov2": 32, "resnet": 32, "bit": 64}[family])
     torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-5)
@@ -54,12 +54,12 @@ def test_representation_of_each_family(family, tmp_path):
 def test_bfloat16_follows_float32_and_the_batch_does_not_matter(family, tmp_path):
     spec = save(random_model(family), tmp_path / "model")
     exact, low = models.load_encoder(spec, FLOAT32), models.load_encoder(spec, BFLOAT16)
-    whole = exact.encode(pictures())
-    one_by_one = torch.cat([exact.encode([picture]) for picture in pictures()])
+    whole = exact.encode(images())
+    one_by_one = torch.cat([exact.encode([image]) for image in images()])
     torch.testing.assert_close(one_by_one, whole, rtol=1e-4, atol=1e-5)
     assert low.choice.dtype == (torch.float32 if family == "bit" else torch.bfloat16)
-    assert torch.nn.functional.cosine_similarity(low.encode(pictures()), whole).min() > 0.9995
-    assert low.at(torch.float32).encode(pictures()).equal(whole)
+    assert torch.nn.functional.cosine_similarity(low.encode(images()), whole).min() > 0.9995
+    assert low.at(torch.float32).encode(images()).equal(whole)
     assert whole.untyped_storage().nbytes() == whole.numel() * 4  # not a view of every token
     assert exact.encode([]).shape == (0, exact.dim)
 
@@ -69,16 +69,16 @@ def test_layout_from_before_version_5(family, tmp_path):
     model = random_model(family)
     old = old_layout(model.state_dict())
     assert any("encoder.layer.0.attention.attention.query" in name for name in old)
-    new = models.load_encoder(save(model, tmp_path / "new"), FLOAT32).encode(pictures())
-    assert models.load_encoder(save(model, tmp_path / "old", state=old), FLOAT32).encode(pictures()).equal(new)
+    new = models.load_encoder(save(model, tmp_path / "new"), FLOAT32).encode(images())
+    assert models.load_encoder(save(model, tmp_path / "old", state=old), FLOAT32).encode(images()).equal(new)
 
 
 def test_bin_and_shards_give_the_same(vit, vit_folder, tmp_path):
-    expected = models.load_encoder(vit_folder, FLOAT32).encode(pictures())
+    expected = models.load_encoder(vit_folder, FLOAT32).encode(images())
     pickled = Path(save(vit, tmp_path / "bin"))
     (pickled / "model.safetensors").unlink()
     torch.save(vit.state_dict(), pickled / "pytorch_model.bin")
-    assert models.load_encoder(str(pickled), FLOAT32).encode(pictures()).equal(expected)
+    assert models.load_encoder(str(pickled), FLOAT32).encode(images()).equal(expected)
 
     sharded = Path(save(vit, tmp_path / "shards"))
     (sharded / "model.safetensors").unlink()
@@ -89,7 +89,7 @@ def test_bin_and_shards_give_the_same(vit, vit_folder, tmp_path):
     index = {"metadata": {}, "weight_map": {key: file for file, keys in parts.items() for key in keys}}
     (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
     encoder = models.load_encoder(str(sharded), FLOAT32)
-    assert encoder.encode(pictures()).equal(expected)
+    assert encoder.encode(images()).equal(expected)
     assert len(encoder.weights_sha256) == 64
     (sharded / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(UserError, match=r"model-00002-of-00002\.safetensors, which is not in"):
@@ -102,8 +102,8 @@ def test_stored_precision_is_not_the_computed_one(vit, tmp_path):
     assert {p.dtype for p in encoder.module.parameters()} == {torch.float32}
     rounded = random_model("vit")
     rounded.load_state_dict({name: value.float() for name, value in half.items()})
-    expected = reference("vit", rounded, encoder.identity.transform(pictures()))
-    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-4, atol=1e-5)
+    expected = reference("vit", rounded, encoder.identity.transform(images()))
+    torch.testing.assert_close(encoder.encode(images()), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("lacking", ["pooler.dense.weight", "layers.1.mlp.fc2.bias", "embeddings.cls_token"])
@@ -122,8 +122,8 @@ def test_fine_tuned_vit_has_no_pooler_and_says_so(tmp_path):
 def test_a_head_that_is_not_used_is_ignored(tmp_path):
     model = random_model("resnet", head=7)
     encoder = models.load_encoder(save(model, tmp_path / "tuned"), FLOAT32)
-    expected = reference("resnet", model.resnet, encoder.identity.transform(pictures()))
-    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-4, atol=1e-5)
+    expected = reference("resnet", model.resnet, encoder.identity.transform(images()))
+    torch.testing.assert_close(encoder.encode(images()), expected, rtol=1e-4, atol=1e-5)
 
 
 class _Shout:
@@ -248,7 +248,7 @@ def test_recipe_that_the_position_embeddings_forbid(tmp_path, vit):
     folder = save(vit, tmp_path / "model")
     with pytest.raises(UserError, match="position embeddings are for"):
         recipe(folder, "vit", {"size": 96})
-    with pytest.raises(UserError, match="no fixed picture size"):
+    with pytest.raises(UserError, match="no fixed image size"):
         recipe(folder, "dinov2", {"size": {"shortest_edge": 256}, "do_center_crop": False})
 
 
@@ -261,8 +261,8 @@ def test_classifier_gives_its_models_logits(family, tmp_path):
     model.config.id2label = dict(enumerate(names))
     classifier = models.load_classifier(save(model, tmp_path / "model"), FLOAT32, transform="squash")
     with torch.no_grad():
-        expected = model(pixel_values=classifier.identity.transform(pictures())).logits
-    torch.testing.assert_close(classifier.encode(pictures()), expected, rtol=1e-4, atol=1e-4)
+        expected = model(pixel_values=classifier.identity.transform(images())).logits
+    torch.testing.assert_close(classifier.encode(images()), expected, rtol=1e-4, atol=1e-4)
     assert classifier.label_wnids == wnids
     assert classifier.dim == 1000
 
@@ -305,8 +305,8 @@ def test_compiled_encoder_fills_up_a_short_batch(vit_folder, monkeypatch):
 
     monkeypatch.setattr(fast, "compiled", observed)
     encoder = models.load_encoder(vit_folder, FLOAT32, compile=True)
-    plain = models.load_encoder(vit_folder, FLOAT32).encode(pictures())
-    features = torch.cat([encoder.encode(pictures()[:3]), encoder.encode(pictures()[3:])])
+    plain = models.load_encoder(vit_folder, FLOAT32).encode(images())
+    features = torch.cat([encoder.encode(images()[:3]), encoder.encode(images()[3:])])
     assert shapes == [3, 3]
     torch.testing.assert_close(features, plain, rtol=1e-4, atol=1e-5)
 
@@ -318,12 +318,12 @@ def test_float32_is_not_rounded_to_tf32_on_gpus(vit_folder):
     cudnn = torch.backends.cudnn
     encoder.module.register_forward_hook(lambda *_: seen.append((cudnn.enabled, cudnn.allow_tf32)))
     before = (cudnn.enabled, cudnn.allow_tf32)
-    encoder.encode(pictures())
+    encoder.encode(images())
     assert seen == [(True, False)]
     assert (cudnn.enabled, cudnn.allow_tf32) == before
 
 
 def test_numpy_and_tensor_batches_agree(vit_folder):
     encoder = models.load_encoder(vit_folder, FLOAT32)
-    stack = np.stack(pictures()[::2])
+    stack = np.stack(images()[::2])
     assert encoder.encode(torch.from_numpy(stack).permute(0, 3, 1, 2)).equal(encoder.encode(list(stack)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from checkpoints import FLOAT32, pictures, random_model, save
+from checkpoints import FLOAT32, images, random_model, save
 from huggingface_hub import errors
 
 from shared import models
@@ -49,7 +49,7 @@ def refusal(kind: type[Exception]) -> Exception:
 def test_cache_serves_without_network(cached):
     encoder = models.load_encoder("us/tiny", FLOAT32)
     assert (encoder.name, encoder.revision) == ("us/tiny", COMMIT)
-    assert encoder.encode(pictures()).shape == (5, 32)
+    assert encoder.encode(images()).shape == (5, 32)
 
 
 def test_pinned_commit_in_the_cache_asks_nobody(cached, monkeypatch):

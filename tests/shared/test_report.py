@@ -174,14 +174,14 @@ def test_provenance_names_all_that_decided_a_number(built):
         "command",
         "configuration",
         "seed",
-        "pictures",
+        "images",
         "weights",
         "machine",
         "versions",
         "code",
         "started",
     }
-    assert "ab" * 32 in lines["pictures"][0] and "cd" * 32 in lines["weights"][0] and lines["seed"] == ["3"]
+    assert "ab" * 32 in lines["images"][0] and "cd" * 32 in lines["weights"][0] and lines["seed"] == ["3"]
     assert html.count("#toy-table1--provenance") >= 4  # once at the top, once a group
 
 

@@ -14,7 +14,7 @@ PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BIC
 
 
 def smooth(height: int, width: int, seed: int = 0) -> np.ndarray:
-    """A picture with edges and gradients rather than noise."""
+    """An image with edges and gradients rather than noise."""
     small = np.random.default_rng(seed).integers(0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
@@ -22,16 +22,16 @@ def smooth(height: int, width: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(32, 32), (160, 213), (375, 500)])
 def test_squash_is_pillows_to_a_grey_level(size, interpolation):
-    picture = smooth(*size)
-    ours = Transform((224, 224), interpolation, HALF, HALF).resize([picture])[0].permute(1, 2, 0).numpy().astype(int)
-    theirs = np.asarray(Image.fromarray(picture).resize((224, 224), PILLOW[interpolation])).astype(int)
+    image = smooth(*size)
+    ours = Transform((224, 224), interpolation, HALF, HALF).resize([image])[0].permute(1, 2, 0).numpy().astype(int)
+    theirs = np.asarray(Image.fromarray(image).resize((224, 224), PILLOW[interpolation])).astype(int)
     assert np.abs(ours - theirs).max() <= 2
     assert (ours != theirs).mean() < 0.01
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(32, 32), (100, 333)])
-def test_route_for_other_devices_gives_the_same_picture(size, interpolation):
+def test_route_for_other_devices_gives_the_same_image(size, interpolation):
     x = torch.from_numpy(smooth(*size).copy()).permute(2, 0, 1)[None]
     ours = Transform((224, 224), interpolation, HALF, HALF).resize(x).int()
     other = transforms._resize_in_float32(x, (224, 224), interpolation).int()
@@ -43,9 +43,9 @@ def test_route_for_other_devices_gives_the_same_picture(size, interpolation):
 def test_crop_is_torchvisions(size):
     from torchvision.transforms import v2
 
-    picture = torch.from_numpy(smooth(*size).copy()).permute(2, 0, 1)
-    theirs = v2.Compose([v2.Resize(48, antialias=True), v2.CenterCrop(40)])(picture)
-    ours = Transform((40, 40), "bilinear", HALF, HALF, shortest=48).resize(picture[None])[0]
+    image = torch.from_numpy(smooth(*size).copy()).permute(2, 0, 1)
+    theirs = v2.Compose([v2.Resize(48, antialias=True), v2.CenterCrop(40)])(image)
+    ours = Transform((40, 40), "bilinear", HALF, HALF, shortest=48).resize(image[None])[0]
     assert torch.equal(ours, theirs)
 
 
@@ -56,20 +56,20 @@ def test_mean_and_std():
     torch.testing.assert_close(y.flatten(), torch.tensor([-1.0, 0.0, 0.5]))
 
 
-def test_a_picture_does_not_depend_on_its_batch():
-    pictures = [smooth(40, 50, 1), smooth(33, 50, 2), smooth(40, 50, 3), smooth(224, 224, 4)]
+def test_a_image_does_not_depend_on_its_batch():
+    images = [smooth(40, 50, 1), smooth(33, 50, 2), smooth(40, 50, 3), smooth(224, 224, 4)]
     transform = Transform((224, 224), "bicubic", HALF, HALF)
-    together = transform(pictures)
-    alone = torch.cat([transform([picture]) for picture in pictures])
+    together = transform(images)
+    alone = torch.cat([transform([image]) for image in images])
     assert torch.equal(together, alone)
-    same = np.stack([pictures[0], pictures[2]])
+    same = np.stack([images[0], images[2]])
     assert torch.equal(transform(torch.from_numpy(same).permute(0, 3, 1, 2)), together[[0, 2]])
 
 
-def test_a_picture_of_the_right_size_is_left_alone():
-    picture = smooth(64, 64)
-    out = Transform((64, 64), "bicubic", HALF, HALF).resize([picture])[0]
-    assert np.array_equal(out.permute(1, 2, 0).numpy(), picture)
+def test_a_image_of_the_right_size_is_left_alone():
+    image = smooth(64, 64)
+    out = Transform((64, 64), "bicubic", HALF, HALF).resize([image])[0]
+    assert np.array_equal(out.permute(1, 2, 0).numpy(), image)
 
 
 def test_every_setting_stands_in_the_string():
@@ -90,17 +90,17 @@ def test_every_setting_stands_in_the_string():
 
 
 @pytest.mark.parametrize(
-    ("pictures", "words"),
+    ("images", "words"),
     [
-        ([np.zeros((8, 8), np.uint8)], r"picture 0: expected uint8 \[H, W, 3\]"),
-        ([np.zeros((8, 8, 3), np.uint8), np.zeros((8, 8, 3), np.float32)], "picture 1"),
+        ([np.zeros((8, 8), np.uint8)], r"image 0: expected uint8 \[H, W, 3\]"),
+        ([np.zeros((8, 8, 3), np.uint8), np.zeros((8, 8, 3), np.float32)], "image 1"),
         (torch.zeros(2, 3, 8, 8), r"expected uint8 \[B, 3, H, W\]"),
         (torch.zeros(2, 8, 8, 3, dtype=torch.uint8), r"\[2, 8, 8, 3\]"),
     ],
 )
-def test_other_pictures_are_refused(pictures, words):
+def test_other_images_are_refused(images, words):
     with pytest.raises(UserError, match=words):
-        Transform((8, 8), "bilinear", HALF, HALF)(pictures)
+        Transform((8, 8), "bilinear", HALF, HALF)(images)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_each_spread_widens_the_tolerance_by_the_stated_formula():
     assert plain.verdict == "differs" and plain.tolerance == pytest.approx(0.05)
     one_sided = judge(number("50.0", std="2.0", n=4), 51.0)
     assert one_sided.tolerance == pytest.approx(0.05 + 2 * 2.0 / math.sqrt(4))
-    both = judge(number("50.0", std="2.0", n=4), 51.0, std=3.0, n=9, pictures=1000)
+    both = judge(number("50.0", std="2.0", n=4), 51.0, std=3.0, n=9, images=1000)
     assert both.tolerance == pytest.approx(0.05 + 2 * math.sqrt(2**2 / 4 + 3**2 / 9 + 2 * 50 * 50 / 1000))
     assert sum(both.tolerance_terms.values()) == pytest.approx(both.tolerance)
     assert set(both.tolerance_terms) == {"rounding", "published spread", "measured spread", "binomial"}
@@ -57,12 +57,12 @@ def test_each_spread_widens_the_tolerance_by_the_stated_formula():
 
 def test_each_sides_own_test_set_counts():
     expected = 0.05 + 2 * math.sqrt(50 * 50 / 1000 + 50 * 50 / 100_000)
-    assert judge(number("50.0", pictures=1000), 50.2, pictures=100_000).tolerance == pytest.approx(expected)
+    assert judge(number("50.0", images=1000), 50.2, images=100_000).tolerance == pytest.approx(expected)
     both = 0.05 + 2 * math.sqrt(2 * 30 * 70 / 400)
-    assert judge(number("30.0", pictures=400), 30.2).tolerance == pytest.approx(both)
-    assert judge(number("30.0"), 30.2, pictures=400).tolerance == pytest.approx(both)
-    assert judge(number("30.0", unit="points"), 30.2, pictures=400).tolerance == pytest.approx(0.05)
-    assert judge(number("150.0", pictures=400), 150.2).tolerance == pytest.approx(0.05)  # no variance outside 0..100
+    assert judge(number("30.0", images=400), 30.2).tolerance == pytest.approx(both)
+    assert judge(number("30.0"), 30.2, images=400).tolerance == pytest.approx(both)
+    assert judge(number("30.0", unit="points"), 30.2, images=400).tolerance == pytest.approx(0.05)
+    assert judge(number("150.0", images=400), 150.2).tolerance == pytest.approx(0.05)  # no variance outside 0..100
 
 
 def test_a_spread_without_its_number_of_runs_is_one_run():
@@ -98,7 +98,7 @@ def test_zero_spread_adds_nothing_and_missing_spread_is_not_named():
 
 
 def test_a_printed_accuracy_of_100_has_no_binomial_term_and_does_not_crash():
-    assert judge(number("100.0", pictures=100), 99.0).verdict == "differs"
+    assert judge(number("100.0", images=100), 99.0).verdict == "differs"
 
 
 def test_the_edge_of_the_tolerance_belongs_to_it():

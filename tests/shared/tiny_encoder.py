@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shared.data import PictureSet
+from shared.data import ImageSet
 from shared.device import Choice, rank_and_world
 from shared.features import extract
 from shared.models.encoder import Encoder
@@ -55,14 +55,12 @@ def encoder(module: nn.Module | None = None, choice: Choice = FLOAT32) -> Encode
     return Encoder(identity(), copy.deepcopy(module).to(choice.dtype) if choice != FLOAT32 else module, choice, rebuild)
 
 
-def noise(count: int = 600) -> PictureSet:
-    """Random 16x16 pictures of two classes."""
+def noise(count: int = 600) -> ImageSet:
+    """Random 16x16 images of two classes."""
     pixels = np.random.default_rng(0).integers(0, 256, (count, 16, 16, 3), np.uint8)
     names = [f"noise-{i:04d}" for i in range(count)]
     labels = np.arange(count, dtype=np.int64) % 2
-    return PictureSet(
-        "noise", Source("train", "noise", ArrayRows(pixels, names), labels, ["a", "b"], names, ["a", "b"])
-    )
+    return ImageSet("noise", Source("train", "noise", ArrayRows(pixels, names), labels, ["a", "b"], names, ["a", "b"]))
 
 
 def main() -> None:

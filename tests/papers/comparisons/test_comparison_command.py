@@ -161,7 +161,7 @@ def test_mistakes_are_one_line_and_exit_code_two(run, arguments, said) -> None:
         (lambda d: d["components"][4]["params"].update(numHeads=7), "768 features do not divide into 7 heads"),
         (
             lambda d: d["components"][1].update(type="conv2d", params={"outChannels": 3, "kernelSize": 1}),
-            "takes a picture",
+            "takes an image",
         ),
         (lambda d: d["components"][10]["params"].update(outFeatures=-1), "whole number of at least 1"),
         (lambda d: (d.pop("connections"), d["components"][3].update(inputs=5)), "inputs: expected a list of node ids"),

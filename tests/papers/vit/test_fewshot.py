@@ -1,4 +1,4 @@
-"""The few-shot script: the article's lines, who may see which picture, both protocols, verdicts, users' mistakes."""
+"""The few-shot script: the article's lines, who may see which image, both protocols, verdicts, users' mistakes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from papers.vit import fewshot_breeds, fewshot_lines, fewshot_protocols, fewshot_run, fewshot_split
 from papers.vit import vit_part4_fewshot as script
 from shared import cli, published
-from shared.data import PictureSet
+from shared.data import ImageSet
 from shared.errors import UserError
 from shared.paths import ROOT
 from shared.record import Record
@@ -31,12 +31,12 @@ PETS = [
 ]
 
 
-# ---------------------------------------------------------------------------------------- pictures without files
+# ---------------------------------------------------------------------------------------- images without files
 
 
 @dataclass
 class Memory:
-    """Pictures in memory as a source's rows."""
+    """Images in memory as a source's rows."""
 
     pixels: np.ndarray
     split: str
@@ -49,22 +49,22 @@ class Memory:
         return f"{self.split} row {row}"
 
 
-def picture_set(labels, names, *, split="train", pixels=None, name="toy", stand_in=None, seed=0) -> PictureSet:
-    """Random 4x4 pictures, all different, in a shuffled order of labels."""
+def image_set(labels, names, *, split="train", pixels=None, name="toy", stand_in=None, seed=0) -> ImageSet:
+    """Random 4x4 images, all different, in a shuffled order of labels."""
     labels = np.asarray(labels, dtype=np.int64)
     if pixels is None:
         pixels = np.random.default_rng([seed, len(split)]).integers(0, 256, (len(labels), 4, 4, 3)).astype(np.uint8)
     files = [f"{split}-{i}.png" for i in range(len(labels))]
     source = Source(split, "in memory", Memory(pixels, split), labels, list(names), files, list(names), stand_in)
-    return PictureSet(name, source)
+    return ImageSet(name, source)
 
 
-def parts(classes=4, train=12, test=6, **options) -> tuple[PictureSet, PictureSet]:
+def parts(classes=4, train=12, test=6, **options) -> tuple[ImageSet, ImageSet]:
     names = [f"class {c}" for c in range(classes)]
     order = np.random.default_rng(7).permutation(classes * train)
     return (
-        picture_set((np.arange(classes * train) % classes)[order], names, **options),
-        picture_set(np.repeat(np.arange(classes), test), names, split="test", **options),
+        image_set((np.arange(classes * train) % classes)[order], names, **options),
+        image_set(np.repeat(np.arange(classes), test), names, split="test", **options),
     )
 
 
@@ -126,15 +126,15 @@ def test_published_numbers_are_the_articles(shared_folder):
             for k, accuracy in result["accuracy"].items():
                 number = known[f"{data}/{model}/{k}-shot"]
                 assert (number.value, float(number.std)) == (accuracy["mean"], accuracy["std"])
-                assert (number.n, number.pictures) == (5, values["test_pictures"])
+                assert (number.n, number.images) == (5, values["test_pictures"])
     assert known["breeds/the names"].printed == ", ".join(article["pets_breeds_also_in_imagenet1k"])
 
 
-# ---------------------------------------------------------------------------------------- who sees which picture
+# ---------------------------------------------------------------------------------------- who sees which image
 
 
-def contents(pictures: PictureSet, rows: np.ndarray) -> set[str]:
-    return set(pictures.subset(rows.ravel()).content_hashes())
+def contents(images: ImageSet, rows: np.ndarray) -> set[str]:
+    return set(images.subset(rows.ravel()).content_hashes())
 
 
 def test_roles_are_disjoint_by_row_and_by_content():
@@ -143,7 +143,7 @@ def test_roles_are_disjoint_by_row_and_by_content():
     for target, source in ((3, 0), (17, 8), (30, 20)):  # in test under the same or another label
         pixels[target] = copied[source]
     pixels[5] = pixels[4]  # twice in train
-    train = picture_set(train.labels, train.class_names, pixels=pixels)
+    train = image_set(train.labels, train.class_names, pixels=pixels)
     split = fewshot_split.make(train, test, SMALL, seed=0, authors_shots=7, authors_seeds=3)
     rows = np.concatenate([split.pool.ravel(), split.selection.ravel()])
     assert len(set(rows.tolist())) == len(rows) == 4 * 8
@@ -154,7 +154,7 @@ def test_roles_are_disjoint_by_row_and_by_content():
     assert not pool & selection
     assert len(contents(train, split.train_rows)) == len(split.train_rows)
     assert any("test set" in reason for reason in split.left_out)
-    assert any("train row 5: the same picture as train row 4" in reason for reason in split.left_out)
+    assert any("train row 5: the same image as train row 4" in reason for reason in split.left_out)
     for c in range(4):
         assert (train.labels[split.pool[c]] == c).all() and (train.labels[split.selection[c]] == c).all()
         assert (test.labels[split.test_rows[c]] == c).all()
@@ -180,7 +180,7 @@ def test_one_seed_fixes_everything_and_shots_do_not_disturb_each_other():
     assert not (a.pool == c.pool).all()
     assert da[2].shape == (5, 4, 2)
     for draw in da[2].reshape(-1, 2):
-        assert len(set(draw.tolist())) == 2  # no picture twice in a draw
+        assert len(set(draw.tolist())) == 2  # no image twice in a draw
 
 
 def test_the_authors_draws_are_their_recipe():
@@ -193,7 +193,7 @@ def test_the_authors_draws_are_their_recipe():
         assert (rows == np.stack(expected)).all()
 
 
-def test_a_set_without_parts_lends_its_pictures_to_one_role_each():
+def test_a_set_without_parts_lends_its_images_to_one_role_each():
     both, _ = parts(train=20)
     split = fewshot_split.make(both, both, SMALL, seed=0, authors_shots=9, authors_seeds=3)
     used = np.concatenate([split.test_rows.ravel(), split.train_rows])
@@ -224,8 +224,8 @@ def test_coinciding_draws_are_found():
     [
         (parts(classes=1), "one class only"),
         ((parts(classes=3)[0], parts(classes=4)[1]), "'class 3' only in test"),
-        (parts(train=7), r"8 training pictures a class are needed.*class 0 7, class 1 7.*--pool"),
-        (parts(test=3), r"5 test pictures a class are needed.*class 0 3"),
+        (parts(train=7), r"8 training images a class are needed.*class 0 7, class 1 7.*--pool"),
+        (parts(test=3), r"5 test images a class are needed.*class 0 3"),
     ],
 )
 def test_data_that_does_not_do_is_refused_with_the_counts(sets, message):
@@ -237,8 +237,8 @@ def test_too_many_duplicates_in_a_class_are_refused_by_name():
     train, test = parts(train=8)
     pixels = train.arrays()
     pixels[train.labels == 2] = pixels[train.labels == 2][:1]
-    with pytest.raises(UserError, match=r"'class 2': 1 different training pictures, but 8.*; 7 more are copies"):
-        fewshot_split.make(picture_set(train.labels, train.class_names, pixels=pixels), test, SMALL, seed=0)
+    with pytest.raises(UserError, match=r"'class 2': 1 different training images, but 8.*; 7 more are copies"):
+        fewshot_split.make(image_set(train.labels, train.class_names, pixels=pixels), test, SMALL, seed=0)
 
 
 # ---------------------------------------------------------------------------------------- the protocols
@@ -282,7 +282,7 @@ def test_article_equals_the_formula_of_the_article():
 
 
 def test_a_tie_goes_to_the_larger_lambda():
-    """Classes far apart: every lambda names every selection picture."""
+    """Classes far apart: every lambda names every selection image."""
     split = fewshot_split.make(*parts(), SMALL, seed=0)
     draws = fewshot_split.draws(split, (2,), 3, seed=0)
     outcome = fewshot_protocols.article(split, draws, *features(split, noise=0.01), (1e-2, 1.0, 1e-3))
@@ -290,7 +290,7 @@ def test_a_tie_goes_to_the_larger_lambda():
     assert outcome.penalty == 1.0
 
 
-def test_no_test_picture_chooses_anything():
+def test_no_test_image_chooses_anything():
     split = fewshot_split.make(*parts(), SMALL, seed=0)
     draws = fewshot_split.draws(split, (1, 2), 5, seed=0)
     pool, selection, test = features(split)
@@ -346,23 +346,23 @@ class FakeEncoder:
 
 @pytest.fixture
 def fakes(monkeypatch):
-    """Pictures in memory and a random projection of their pixels as every model; tells what was extracted."""
+    """Images in memory and a random projection of their pixels as every model; tells what was extracted."""
     seen = []
 
     def deferred(spec, choice, *, compile=False, revision=None):
         stand_in = "a fake network" if spec.startswith("wheel:") else None
         return FakeEncoder(FakeIdentity(spec.split("/")[-1].removeprefix("wheel:"), stand_in=stand_in))
 
-    def extract(encoder, pictures, choice, say=None):
-        seen.append((encoder.identity.name, pictures.split, len(pictures)))
-        x = pictures.arrays().reshape(len(pictures), -1) / 255.0
+    def extract(encoder, images, choice, say=None):
+        seen.append((encoder.identity.name, images.split, len(images)))
+        x = images.arrays().reshape(len(images), -1) / 255.0
         projection = np.random.default_rng(len(encoder.identity.name)).standard_normal((x.shape[1], 12))
         return (x @ projection).astype(np.float32)
 
     def load(name, root):
         train, test = parts(classes=5, train=26, test=31, stand_in=None)
         names = ["beagle", "pug", "bombay", "persian", "sphynx"] if name == "pets" else train.class_names
-        give = lambda s: picture_set(s.labels, names, split=s.split, name=name)  # noqa: E731
+        give = lambda s: image_set(s.labels, names, split=s.split, name=name)  # noqa: E731
         return give(train), give(test)
 
     monkeypatch.setattr(fewshot_run.features, "deferred", deferred)
@@ -377,7 +377,7 @@ CONFIG = script.Config(
 )
 
 
-def test_the_script_from_pictures_to_verdicts(fakes, tmp_path, published_log, capsys):
+def test_the_script_from_images_to_verdicts(fakes, tmp_path, published_log, capsys):
     record = script.main(replace(CONFIG, results=tmp_path))
     log = (tmp_path / "vit" / "fewshot.log").read_text().splitlines()
     result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
@@ -496,34 +496,34 @@ def test_other_processes_of_torchrun_extract_but_write_nothing(fakes, tmp_path, 
 
 
 def test_users_folder_end_to_end(monkeypatch, tmp_path):
-    """A real folder of pictures, read by shared.data; only the network is a fake."""
+    """A real folder of images, read by shared.data; only the network is a fake."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
     for c, name in enumerate(("cat", "dog")):
-        (tmp_path / "pictures" / name).mkdir(parents=True)
+        (tmp_path / "images" / name).mkdir(parents=True)
         for i in range(9):
             pixels = np.clip(rng.normal(np.roll([200, 60, 60], c), 20, (6, 6, 3)), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{i}.png")
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{i}.png")
     identity = FakeIdentity("fake", dim=108)
     monkeypatch.setattr(fewshot_run.features, "deferred", lambda *a, **o: FakeEncoder(identity))
     monkeypatch.setattr(
         fewshot_run.features,
         "extract",
-        lambda e, pictures, choice, say=None: pictures.arrays().reshape(len(pictures), -1).astype(np.float32),
+        lambda e, images, choice, say=None: images.arrays().reshape(len(images), -1).astype(np.float32),
     )
     monkeypatch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
     config = script.Config(
-        models=("wheel:fake",), data=(str(tmp_path / "pictures"),), results=tmp_path, protocol="article", pool=4,
+        models=("wheel:fake",), data=(str(tmp_path / "images"),), results=tmp_path, protocol="article", pool=4,
         selection=2, shots=(1, 4), device="cpu", experiment="mine",
     )  # fmt: skip
     script.main(config)
-    data = json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["data"]["pictures"]
+    data = json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["data"]["images"]
     assert data["class_names"] == ["cat", "dog"]
     assert data["outcomes"]["fake"]["article"]["shots"]["4"]["mean"] == 100.0
-    with pytest.raises(UserError, match="training and test pictures a class are needed"):
+    with pytest.raises(UserError, match="training and test images a class are needed"):
         script.main(replace(config, pool=7))
-    script.main(replace(config, test=1))  # fewer test pictures than the precision section takes
+    script.main(replace(config, test=1))  # fewer test images than the precision section takes
     assert len(json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["precision"]["cosine"]) == 2
 
 
@@ -560,7 +560,7 @@ def test_the_recorded_run_keeps_its_promises(published_log):
             best = max(article["selection"].values())
             assert article["lambda"] == max(float(p) for p, score in article["selection"].items() if score == best)
             for k, values in article["shots"].items():
-                accuracies = 100 * np.array(values["correct"]) / article["test_pictures"]
+                accuracies = 100 * np.array(values["correct"]) / article["test_images"]
                 assert values["mean"] == pytest.approx(accuracies.mean())
                 assert values["std"] == pytest.approx(accuracies.std(ddof=1))
                 assert any(f"{values['mean']:.1f} ± {values['std']:.1f}" in line for line in log), (title, name, k)

@@ -21,7 +21,7 @@ from shared.errors import UserError
 from shared.paths import ROOT
 
 TINY = {
-    "data": "digits", "picture_size": 8, "sizes": (20, 40), "steps": 6, "warmup": 1, "batch": 16, "validation": 50,
+    "data": "digits", "image_size": 8, "sizes": (20, 40), "steps": 6, "warmup": 1, "batch": 16, "validation": 50,
     "every": 3, "threads": 1, "device": "cpu",
 }  # fmt: skip
 
@@ -55,11 +55,11 @@ def test_results_say_where_they_come_from(finished: Path) -> None:
     assert set(result["results"]["runs"]) == {f"{m}-{n}-seed0" for m in ("ViT", "ResNet") for n in (20, 40)}
     assert result["provenance"]["dtype"] == "float32" and result["provenance"]["data"][0]["stand_in"]
     run = result["results"]["runs"]["ViT-20-seed0"]
-    assert run["starts"][0]["to_step"] == 6 and len(run["pictures_sha256"]["train_sha256"]) == 64
+    assert run["starts"][0]["to_step"] == 6 and len(run["images_sha256"]["train_sha256"]) == 64
     # the embedded digits are no CIFAR-10, and the recipe is shorter
     assert {v["verdict"] for v in result["verdicts"]} <= {"not comparable", "not run"}
     log = (finished / "vit" / "scratch.log").read_text()
-    assert "digits from scratch" in log and "the other 450 test pictures" in log
+    assert "digits from scratch" in log and "the other 450 test images" in log
 
 
 def test_a_second_start_reads_what_is_finished(finished: Path, capsys: pytest.CaptureFixture) -> None:
@@ -139,18 +139,18 @@ def test_seeds_are_repeats_with_a_spread(tmp_path: Path, capsys: pytest.CaptureF
     [
         ({"models": ("VGG",)}, "--models VGG: choose from ViT, ResNet"),
         ({"sizes": (25,)}, "size 25 does not divide into 10 classes"),
-        ({"sizes": (5000,)}, "500 pictures a class are asked for"),
+        ({"sizes": (5000,)}, "500 images a class are asked for"),
         ({"validation": 0}, "--validation 0: must be at least 1"),
         ({"validation": 7}, "--validation 7 does not divide into 10 classes of equal count; use a multiple of 10"),
-        ({"validation": 500}, "--validation 500 leaves none of 500 test pictures held out"),
+        ({"validation": 500}, "--validation 500 leaves none of 500 test images held out"),
         ({"threads": -1}, "--threads -1: must be at least 0"),
         ({"batch": 1}, "--batch 1: must be at least 2"),
-        ({"test_split": "train"}, "--test-split train: pictures that are trained on cannot validate"),
-        ({"picture_size": -8}, "picture size -8 must be a multiple"),
+        ({"test_split": "train"}, "--test-split train: images that are trained on cannot validate"),
+        ({"image_size": -8}, "image size -8 must be a multiple"),
         ({"warmup": 7}, "--warmup 7: must lie between 0 and --steps 6"),
         ({"until": 4}, "--until 4: must be a step with a validation, a multiple of --every 3 up to --steps 6"),
         ({"until": 9}, "--until 9: must be a step with a validation"),
-        ({"picture_size": 10}, "picture size 10 must be a multiple"),
+        ({"image_size": 10}, "image size 10 must be a multiple"),
         ({"experiment": "../x"}, "expected a plain name"),
         ({"data": "/nowhere"}, "/nowhere"),
     ],
@@ -168,7 +168,7 @@ def test_a_missing_class_is_named(tmp_path: Path) -> None:
             (tmp_path / "data" / split / name).mkdir(parents=True)
             for i in range(count):
                 Image.new("RGB", (8, 8), (20 * i, 0, 0)).save(tmp_path / "data" / split / name / f"{i}.png")
-    with pytest.raises(UserError, match=r"size 4: 2 pictures a class are asked for, class sea[ _]lion has 1"):
+    with pytest.raises(UserError, match=r"size 4: 2 images a class are asked for, class sea[ _]lion has 1"):
         script.main(configured(tmp_path / "out", data=str(tmp_path / "data"), sizes=(4,), validation=2))
 
 
@@ -256,7 +256,7 @@ def test_two_ranks_give_what_one_gives(finished: Path, tmp_path: Path) -> None:
 def test_the_command_line_is_frozen() -> None:
     assert [f.name for f in dataclasses.fields(script.Config)] == [
         "config", "results", "strict", "experiment", "data", "data_root", "test_split", "models", "sizes", "seeds",
-        "steps", "warmup", "batch", "validation", "every", "picture_size", "pad", "variant", "device", "threads",
+        "steps", "warmup", "batch", "validation", "every", "image_size", "pad", "variant", "device", "threads",
         "estimate", "until", "train",
     ]  # fmt: skip
     config = parse(script.Config, ["--sizes", "100", "200", "--models", "ViT", "--no-train", "--variant", "bf16"])
@@ -268,7 +268,7 @@ def test_the_defaults_are_the_articles_recipe_and_configurations_load() -> None:
 
     defaults, article = script.Config(), Recipe()
     assert all(getattr(defaults, key) == getattr(article, key) for key in
-               ("steps", "warmup", "batch", "validation", "every", "picture_size", "pad"))  # fmt: skip
+               ("steps", "warmup", "batch", "validation", "every", "image_size", "pad"))  # fmt: skip
     demo = read_config(script.Config, ROOT / "configs" / "vit" / "scratch-demo.toml")
     assert demo.data == "digits" and len(demo.sizes) == 2
     assert read_config(script.Config, ROOT / "configs" / "vit" / "scratch.toml").sizes == defaults.sizes

@@ -34,7 +34,7 @@ def test_validation_and_held_out_share_nothing() -> None:
     ("call", "message"),
     [
         (lambda: data.nested_subset(LABELS, 55, 0), "size 55 does not divide into 10 classes"),
-        (lambda: data.nested_subset(LABELS, 610, 0), "61 pictures a class are asked for, class 0 has 60"),
+        (lambda: data.nested_subset(LABELS, 610, 0), "61 images a class are asked for, class 0 has 60"),
         (lambda: data.split_test(LABELS, 25), "--validation 25 does not divide"),
         (lambda: data.split_test(LABELS, 600), "leaves none of 600"),
     ],
@@ -60,11 +60,11 @@ def test_a_batch_may_be_larger_than_the_data() -> None:
 
 
 def test_crop_and_flip_equal_torchvision() -> None:
-    pictures = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     draws = data.draw_augmentation(step=7, batch=64, seed=0, pad=4)
-    got = data.crop_flip(pictures, draws, 4)
-    for i, picture in enumerate(pictures):
-        crop = tv.crop(tv.pad(picture, [4]), int(draws.top[i]), int(draws.left[i]), 32, 32)
+    got = data.crop_flip(images, draws, 4)
+    for i, image in enumerate(images):
+        crop = tv.crop(tv.pad(image, [4]), int(draws.top[i]), int(draws.left[i]), 32, 32)
         assert torch.equal(got[i], tv.horizontal_flip(crop) if draws.flip[i] else crop)
 
 
@@ -79,10 +79,10 @@ def test_draws_cover_their_range_and_repeat() -> None:
 
 
 def test_channel_statistics() -> None:
-    pictures = torch.randint(0, 256, (20, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    pictures[:, 2] = 51
-    mean, std = data.channel_statistics(pictures)
-    unit = pictures.double().transpose(0, 1).flatten(1) / 255
+    images = torch.randint(0, 256, (20, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images[:, 2] = 51
+    mean, std = data.channel_statistics(images)
+    unit = images.double().transpose(0, 1).flatten(1) / 255
     np.testing.assert_allclose(mean, unit.mean(1), atol=5.1e-5)
     np.testing.assert_allclose(std[:2], unit.std(1, correction=0)[:2], atol=5.1e-5)
     assert (mean[2], std[2]) == (0.2, 1.0)  # a constant channel is not divided by 0
@@ -90,7 +90,7 @@ def test_channel_statistics() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two classes of coloured pictures of different sizes, 6 to train and 4 to test on each."""
+    """Two classes of coloured images of different sizes, 6 to train and 4 to test on each."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 6), ("test", 4)):
         for label, channel in (("blue things", 2), ("red things", 0)):
@@ -102,30 +102,30 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_of_pictures_of_any_size(folder: Path) -> None:
-    arrays, source = data.read_pictures(str(folder), "train", 16)
-    assert arrays.pictures.shape == (12, 3, 16, 16) and arrays.pictures.dtype == torch.uint8
+def test_a_folder_of_images_of_any_size(folder: Path) -> None:
+    arrays, source = data.read_images(str(folder), "train", 16)
+    assert arrays.images.shape == (12, 3, 16, 16) and arrays.images.dtype == torch.uint8
     assert arrays.labels.tolist() == [0] * 6 + [1] * 6 and source.class_names == ["blue things", "red things"]
-    assert arrays.pictures[0, 2].min() > 100 > arrays.pictures[0, 0].max()
+    assert arrays.images[0, 2].min() > 100 > arrays.images[0, 0].max()
 
 
-def test_a_picture_of_the_right_size_keeps_its_pixels() -> None:
-    arrays, source = data.read_pictures("digits", "train", 8)
-    assert np.array_equal(arrays.pictures[5].permute(1, 2, 0), source.picture(5))
+def test_a_image_of_the_right_size_keeps_its_pixels() -> None:
+    arrays, source = data.read_images("digits", "train", 8)
+    assert np.array_equal(arrays.images[5].permute(1, 2, 0), source.image(5))
 
 
 def test_prepare_normalises_all_sizes_alike() -> None:
-    train, _ = data.read_pictures("digits", "train", 8)
-    test, _ = data.read_pictures("digits", "test", 8)
+    train, _ = data.read_images("digits", "train", 8)
+    test, _ = data.read_images("digits", "test", 8)
     parts = [data.prepare(train, test, size=n, seed=0, validation=100, device=torch.device("cpu")) for n in (20, 200)]
     assert parts[0].mean == parts[1].mean and parts[0].fingerprints != parts[1].fingerprints
     assert [len(p.train) for p in parts] == [20, 200] and len(parts[0].held_out) == 400
 
 
 def test_cifar10_is_what_was_trained_on(data_mirror: Path) -> None:
-    """The recorded runs' pictures, by the hash of the validation pictures and the constants of normalisation."""
+    """The recorded runs' images, by the hash of the validation images and the constants of normalisation."""
     from papers.vit.scratch_recipe import CIFAR10_VALIDATION
 
-    test, source = data.read_pictures("cifar10", "test", 32, data_mirror)
+    test, source = data.read_images("cifar10", "test", 32, data_mirror)
     chosen, _ = data.split_test(source.labels, 5000)
     assert test.take(chosen).fingerprint() == CIFAR10_VALIDATION

@@ -14,17 +14,17 @@ from torch import nn
 from papers.vit import scratch_factors as factors
 from papers.vit import vit_part4_scratch as plain_script
 from papers.vit import vit_part4_scratch_factors as script
-from papers.vit.scratch_data import Augmentation, TrainingData, draw_augmentation, prepare, read_pictures
+from papers.vit.scratch_data import Augmentation, TrainingData, draw_augmentation, prepare, read_images
 from papers.vit.scratch_recipe import PLAIN, Recipe, Run
 from papers.vit.scratch_train import crop_flip, identity
 from shared.errors import UserError
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_thread")
-TINY = Recipe(steps=4, warmup=1, batch=16, validation=50, every=2, picture_size=8, pad=1)
+TINY = Recipe(steps=4, warmup=1, batch=16, validation=50, every=2, image_size=8, pad=1)
 RUN = Run("ResNet", 40)
 OPTIONS = {
-    "data": "digits", "picture_size": 8, "pad": 1, "size": 40, "steps": 4, "warmup": 1, "batch": 16, "validation": 50,
+    "data": "digits", "image_size": 8, "pad": 1, "size": 40, "steps": 4, "warmup": 1, "batch": 16, "validation": 50,
     "every": 2, "threads": 1, "device": "cpu", "variant": "float32",
     "estimate": False,
 }  # fmt: skip
@@ -32,7 +32,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def data() -> TrainingData:
-    train, test = (read_pictures("digits", split, 8)[0] for split in ("train", "test"))
+    train, test = (read_images("digits", split, 8)[0] for split in ("train", "test"))
     return prepare(train, test, size=40, seed=0, validation=50, device=CPU)
 
 
@@ -47,8 +47,8 @@ def differences(name: str, data: TrainingData) -> set[str]:
     for part in ("train", "validation", "held_out"):
         one, other = getattr(plain.data, part), getattr(changed.data, part)
         assert torch.equal(one.labels, other.labels)
-        if not torch.equal(one.pictures, other.pictures):
-            found.add("pictures")
+        if not torch.equal(one.images, other.images):
+            found.add("images")
     if (plain.data.mean, plain.data.std) != (changed.data.mean, changed.data.std):
         found.add("normalisation")
     if any(not torch.equal(a, b) for a, b in zip(plain.model.parameters(), changed.model.parameters(), strict=True)):
@@ -56,15 +56,15 @@ def differences(name: str, data: TrainingData) -> set[str]:
     decays = [{g["weight_decay"] for g in t.optimizer.param_groups} for t in (plain, changed)]
     if decays[0] != decays[1]:
         found.add("decay")
-    draws, pictures = draw_augmentation(0, 16, 0, 1), plain.data.train.pictures[:16]
-    if not torch.equal(plain.augment(pictures, draws, 1), changed.augment(pictures, draws, 1)):
+    draws, images = draw_augmentation(0, 16, 0, 1), plain.data.train.images[:16]
+    if not torch.equal(plain.augment(images, draws, 1), changed.augment(images, draws, 1)):
         found.add("crops")
     return found
 
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("jpeg", "pictures"), ("init", "weights"), ("he", "weights"), ("zero", "weights"), ("decay", "decay"),
+    [("jpeg", "images"), ("init", "weights"), ("he", "weights"), ("zero", "weights"), ("decay", "decay"),
      ("normalisation", "normalisation"), ("padding", "crops")],
 )  # fmt: skip
 def test_a_factor_changes_one_thing(name: str, what: str, data: TrainingData) -> None:
@@ -107,21 +107,21 @@ def test_decay_leaves_biases_and_norms_alone(data: TrainingData) -> None:
 
 
 def test_mirrored_padding_is_torchvisions() -> None:
-    pictures = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     top, left = (t.flatten() for t in torch.meshgrid(torch.arange(3), torch.arange(3), indexing="ij"))
     flip = torch.arange(9) % 2 == 0
-    ours = factors.mirrored(pictures, Augmentation(top, left, flip), 1)
-    padded = TF.pad(pictures, [1], padding_mode="reflect")
-    for i, picture in enumerate(padded):
-        crop = TF.crop(picture, int(top[i]), int(left[i]), 8, 8)
+    ours = factors.mirrored(images, Augmentation(top, left, flip), 1)
+    padded = TF.pad(images, [1], padding_mode="reflect")
+    for i, image in enumerate(padded):
+        crop = TF.crop(image, int(top[i]), int(left[i]), 8, 8)
         assert torch.equal(ours[i], TF.hflip(crop) if flip[i] else crop)
-    assert not torch.equal(ours, crop_flip(pictures, Augmentation(top, left, flip), 1))
+    assert not torch.equal(ours, crop_flip(images, Augmentation(top, left, flip), 1))
 
 
 def test_jpeg_is_lossy_and_repeatable(data: TrainingData) -> None:
     once, twice = factors.through_jpeg(data), factors.through_jpeg(data)
-    assert torch.equal(once.train.pictures, twice.train.pictures)
-    apart = (once.held_out.pictures.int() - data.held_out.pictures.int()).abs().float().mean().item()
+    assert torch.equal(once.train.images, twice.train.images)
+    apart = (once.held_out.images.int() - data.held_out.images.int()).abs().float().mean().item()
     assert 0.1 < apart < 30
     assert once.fingerprints["train"] != data.fingerprints["train"]
 
@@ -239,8 +239,8 @@ def test_a_damaged_curve_is_found_before_anything_trains(tmp_path: Path) -> None
 
 def made(seed: int, correct: int) -> dict:
     return {
-        "best": {"step": 4, "correct": correct, "held_out_correct": 30}, "validation_pictures": 50,
-        "held_out_pictures": 50, "identity": {"seed": seed},
+        "best": {"step": 4, "correct": correct, "held_out_correct": 30}, "validation_images": 50,
+        "held_out_images": 50, "identity": {"seed": seed},
     }  # fmt: skip
 
 
@@ -250,13 +250,13 @@ def test_noise_is_students_t_of_the_plain_seeds() -> None:
     curves = {(PLAIN, seed): made(seed, correct) for seed, correct in enumerate((25, 26, 27))}
     text = "\n".join(script.noise_lines(curves | {("jpeg", 0): made(0, 20)}))
     assert "52.00% on average over 3 seeds, sample deviation 2.00 points" in text
-    assert "within 12.2 points in the best validation and 6.1 on all test pictures" in text
+    assert "within 12.2 points in the best validation and 6.1 on all test images" in text
     assert text.endswith("differences looked at: 1")
 
 
 def test_several_seeds_of_a_factor_have_a_mean_and_an_error() -> None:
     curves = {(PLAIN, 0): made(0, 25), (PLAIN, 1): made(1, 25), ("jpeg", 0): made(0, 21), ("jpeg", 1): made(1, 23)}
-    # -4 and -2 of 100 pictures
+    # -4 and -2 of 100 images
     assert script.mean_lines(curves) == [
-        "  jpeg           -3.00 points on all test pictures, standard error 1.00 over 2 seeds"
+        "  jpeg           -3.00 points on all test images, standard error 1.00 over 2 seeds"
     ]

@@ -111,8 +111,8 @@ def test_several_seeds_widen_the_tolerance(record: Record) -> None:
     ("data", "stand_in", "recipe", "why"),
     [
         ("cifar10", None, Recipe(), None),
-        ("cifar10", "a copy with fewer pictures", Recipe(), "a copy with fewer pictures"),
-        ("my/folder", None, Recipe(), "other pictures (my/folder)"),
+        ("cifar10", "a copy with fewer images", Recipe(), "a copy with fewer images"),
+        ("my/folder", None, Recipe(), "other images (my/folder)"),
         ("cifar10", None, Recipe(steps=30, every=10), "another recipe (steps 30, every 10)"),
     ],
 )
@@ -120,8 +120,8 @@ def test_what_cannot_be_compared(data: str, stand_in: str | None, recipe: Recipe
     assert scratch_recipe.departure(data, stand_in, recipe, scratch_recipe.CIFAR10_VALIDATION) == why
 
 
-def test_other_pictures_under_the_right_name_cannot_be_compared() -> None:
-    assert "other pictures" in scratch_recipe.departure("cifar10", None, Recipe(), "0" * 64)
+def test_other_images_under_the_right_name_cannot_be_compared() -> None:
+    assert "other images" in scratch_recipe.departure("cifar10", None, Recipe(), "0" * 64)
 
 
 def test_schedule_values() -> None:
@@ -144,7 +144,7 @@ def curve_file(folder: Path, model: str, size: int, points: dict[int, tuple[floa
         losses += [loss] * (step - len(losses))  # hundreds of equal losses: the moving average has arrived
     at = {step: accuracy for step, (accuracy, _) in points.items()} | {best[1]: best[0]}
     content = {
-        "schema": 1, "complete": last == steps, "validation_pictures": 5000, "held_out_pictures": 5000,
+        "schema": 1, "complete": last == steps, "validation_images": 5000, "held_out_images": 5000,
         "identity": vars(Recipe(steps=steps)) | {
             "model": model, "size": size, "seed": seed, "variant": variant,
             "validation_sha256": scratch_recipe.CIFAR10_VALIDATION,
@@ -243,7 +243,7 @@ def test_a_finished_run_is_shown_before_an_attempt_in_another_arithmetic(tmp_pat
 @pytest.mark.parametrize(
     "change",
     [
-        {"losses": []}, {"losses": None}, {"losses": ["x"] * 2500}, {"validation_pictures": 0}, {"schema": 2},
+        {"losses": []}, {"losses": None}, {"losses": ["x"] * 2500}, {"validation_images": 0}, {"schema": 2},
         {"identity": {}}, {"identity": {"variant": "int8"}}, {"identity": {"lr": "fast"}}, {"validations": []},
         {"best": {}}, {"complete": True, "validations": [{"step": 500, "correct": 1}]}, {"validations": [3]},
     ],
@@ -280,7 +280,7 @@ def test_figures_have_a_panel_a_size_and_their_twins(tmp_path: Path) -> None:
     found, _ = curves.read(tmp_path, seed=0)
     path = scratch_figures.draw_curves(found, tmp_path / "curves.png")
     text = path.with_suffix(".svg").read_text()
-    assert path.read_bytes().startswith(b"\x89PNG") and "1,000 pictures" in text and "50,000 pictures" in text
+    assert path.read_bytes().startswith(b"\x89PNG") and "1,000 images" in text and "50,000 images" in text
     (tmp_path / "ResNet-50000-seed0.json").unlink()
     few = scratch_figures.draw_curves(curves.read(tmp_path, seed=0)[0], tmp_path / "few.png")
     assert ">ResNet<" in few.with_suffix(".svg").read_text()  # the legend names what another panel shows

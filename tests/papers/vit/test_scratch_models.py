@@ -26,21 +26,21 @@ def test_multiply_adds_in_both_conventions() -> None:
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    first, again, other = (models.build(name, picture_size=8, seed=s).state_dict() for s in (0, 0, 1))
+    first, again, other = (models.build(name, image_size=8, seed=s).state_dict() for s in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
 @pytest.mark.parametrize(("name", "size", "classes"), [("ViT", 8, 3), ("ViT", 20, 10), ("ResNet", 8, 3)])
-def test_any_picture_size_and_class_count(name: str, size: int, classes: int) -> None:
-    model = models.build(name, classes=classes, picture_size=size).eval()
+def test_any_image_size_and_class_count(name: str, size: int, classes: int) -> None:
+    model = models.build(name, classes=classes, image_size=size).eval()
     assert model(torch.zeros(2, 3, size, size)).shape == (2, classes)
 
 
 def test_attention_code_changes_only_rounding() -> None:
     x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    eager, fused = (models.build("ViT", picture_size=8, attention=code).eval()(x) for code in ("eager", "sdpa"))
+    eager, fused = (models.build("ViT", image_size=8, attention=code).eval()(x) for code in ("eager", "sdpa"))
     torch.testing.assert_close(eager, fused, atol=1e-6, rtol=1e-5)
 
 
@@ -48,5 +48,5 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match="'VGG' is unknown; choose from ViT, ResNet"):
         models.build("VGG")
     for size in (4, 30):
-        with pytest.raises(UserError, match=f"picture size {size} must be a multiple of the 4-pixel patch"):
-            models.build("ResNet", picture_size=size)
+        with pytest.raises(UserError, match=f"image size {size} must be a multiple of the 4-pixel patch"):
+            models.build("ResNet", image_size=size)

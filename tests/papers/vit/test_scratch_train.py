@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from papers.vit import scratch_checkpoint, scratch_files
-from papers.vit.scratch_data import Arrays, TrainingData, crop_flip, prepare, read_pictures
+from papers.vit.scratch_data import Arrays, TrainingData, crop_flip, prepare, read_images
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from papers.vit.scratch_train import Trainer, adamw, attention_code, compiles, identity, train
 from shared.errors import UserError
@@ -20,14 +20,14 @@ from shared.paths import ROOT
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_thread")
-TINY = Recipe(steps=12, warmup=2, batch=16, validation=50, every=4, picture_size=8)
+TINY = Recipe(steps=12, warmup=2, batch=16, validation=50, every=4, image_size=8)
 PINNED_WITH = re.search(r"^transformers==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
 LOSSES = json.loads((Path(__file__).parent / "scratch_losses.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[Arrays, Arrays]:
-    return tuple(read_pictures("digits", split, 8)[0] for split in ("train", "test"))
+    return tuple(read_images("digits", split, 8)[0] for split in ("train", "test"))
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +101,9 @@ def test_identity_names_all_that_numbers_depend_on(digits, data: TrainingData) -
 
 
 def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Path) -> None:
-    def poisoned(pictures: torch.Tensor, draws, pad: int) -> torch.Tensor:
-        pictures = crop_flip(pictures, draws, pad)
-        return pictures.float() * float("nan") if trainer.done == 6 else pictures
+    def poisoned(images: torch.Tensor, draws, pad: int) -> torch.Tensor:
+        images = crop_flip(images, draws, pad)
+        return images.float() * float("nan") if trainer.done == 6 else images
 
     trainer = Trainer(Run("ResNet", 40), TINY, data, CPU, augment=poisoned)
     with pytest.raises(UserError, match=r"the loss is nan at step 7; the last good checkpoint is .*ckpt \(step 4\)"):
@@ -115,10 +115,10 @@ def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Pa
 
 
 @pytest.mark.parametrize("model", ["ViT", "ResNet"])
-def test_overfits_32_pictures(model: str, digits) -> None:
-    recipe = Recipe(steps=60, warmup=5, batch=32, validation=50, every=60, picture_size=8, pad=0)
+def test_overfits_32_images(model: str, digits) -> None:
+    recipe = Recipe(steps=60, warmup=5, batch=32, validation=50, every=60, image_size=8, pad=0)
     data = prepare(digits[0], digits[1], size=30, seed=0, validation=50, device=CPU)
-    trainer = Trainer(Run(model, 30), recipe, data, CPU, augment=lambda pictures, draws, pad: pictures)
+    trainer = Trainer(Run(model, 30), recipe, data, CPU, augment=lambda images, draws, pad: images)
     for _ in range(recipe.steps):
         trainer.step()
     trainer.fetch()
@@ -128,7 +128,7 @@ def test_overfits_32_pictures(model: str, digits) -> None:
 
 def first_losses(model: str, digits, device: torch.device = CPU) -> list[float]:
     """30 steps of the recipe on 200 digits."""
-    recipe = Recipe(steps=30, warmup=5, batch=16, validation=50, every=30, picture_size=8, pad=1)
+    recipe = Recipe(steps=30, warmup=5, batch=16, validation=50, every=30, image_size=8, pad=1)
     trainer = Trainer(Run(model, 200), recipe, prepare(*digits, size=200, seed=0, validation=50, device=device), device)
     for _ in range(30):
         trainer.step()

@@ -275,7 +275,7 @@ def test_table1_is_counted_without_memory(tmp_path):
     }  # fmt: skip
 
 
-def test_figures_are_pictures_with_an_svg_twin_and_the_same_bytes(tmp_path):
+def test_figures_are_images_with_an_svg_twin_and_the_same_bytes(tmp_path):
     from PIL import Image
 
     from papers.vit.tables_figures import draw

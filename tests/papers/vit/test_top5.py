@@ -21,7 +21,7 @@ from papers.vit.top5_run import Classifier, Way, origin_groups
 from papers.vit.top5_scoring import Scores, count, draw, map_classes, score
 from papers.vit.vit_part4_top5 import Config
 from shared import cli, models
-from shared.data import load_pictures
+from shared.data import load_images
 from shared.device import Choice
 from shared.errors import UserError
 from shared.models import labels
@@ -45,8 +45,8 @@ CPU = Choice(torch.device("cpu"), torch.float32, "a test")
 
 
 @dataclass
-class Pictures:
-    """What the report needs of a picture set, without pictures."""
+class Images:
+    """What the report needs of an image set, without images."""
 
     names: list[str]
     labels: np.ndarray
@@ -60,7 +60,7 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.names)
 
-    def picture(self, i: int) -> np.ndarray:
+    def image(self, i: int) -> np.ndarray:
         return np.full((16, 16, 3), i % 256, np.uint8)
 
 
@@ -76,7 +76,7 @@ def identity(name: str = "planted", transform: str = "squash", **changes) -> Ide
 def plant(label: np.ndarray, wrong: int, forgiven: int, rows: dict[int, tuple[str, int]] | None = None) -> Scores:
     """Scores with `wrong` wrong first guesses, the first `forgiven` of them with the label at rank 2.
 
-    rows: for single pictures the wrong first guess by name, and the label's rank.
+    rows: for single images the wrong first guess by name, and the label's rank.
     """
     n = len(label)
     top = np.tile(np.arange(900, 905), (n, 1))
@@ -92,8 +92,8 @@ def plant(label: np.ndarray, wrong: int, forgiven: int, rows: dict[int, tuple[st
     return Scores(label, top, share, rank, label.copy(), np.zeros(n, bool))
 
 
-def article_run() -> tuple[list[Classifier], Pictures]:
-    """The article's counts; the eight pictures lie where `random.Random(3).sample` finds them among ViT-L/16's 499."""
+def article_run() -> tuple[list[Classifier], Images]:
+    """The article's counts; the eight images lie where `random.Random(3).sample` finds them among ViT-L/16's 499."""
     published = load("vit", "top5")
     files = [id.split("/")[1] for id in published.numbers if id.endswith(".JPEG/top-1")]
     drawn = sorted(random.Random(3).sample(range(499), 8))
@@ -106,10 +106,10 @@ def article_run() -> tuple[list[Classifier], Pictures]:
             before = [p for p in drawn if p < place]
             names.append((files[len(before) - 1] if before else "n01440764_1.JPEG") + f"-{place:04d}")
     labels_ = np.array([IMAGENETTE.index(name[:9]) for name in names])
-    pictures = Pictures(names, labels_)
+    images = Images(names, labels_)
     rows = {
-        place: (published[f"eight pictures/{file}/top-1"].printed,
-                int(published[f"eight pictures/{file}/rank of the label"].printed))
+        place: (published[f"eight images/{file}/top-1"].printed,
+                int(published[f"eight images/{file}/rank of the label"].printed))
         for place, file in zip(drawn, files, strict=True)
     }  # fmt: skip
     found = []
@@ -119,31 +119,31 @@ def article_run() -> tuple[list[Classifier], Pictures]:
         ("microsoft/resnet-50", 810, 651),
     ]:
         scores = plant(own[labels_], wrong, forgiven, rows if "large" in spec else None)
-        way = Way("own", "planted", pictures, scores, count(scores))
+        way = Way("own", "planted", images, scores, count(scores))
         found.append(Classifier(spec, top5_run.PRINTED_NAMES[spec], identity(), own, CPU, [way]))
-    return found, pictures
+    return found, images
 
 
 def test_planted_counts_give_the_articles_log_char_for_char(published_log, tmp_path: Path) -> None:
-    found, pictures = article_run()
+    found, images = article_run()
     with Record("vit", "top5", config=Config(), results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(), found, [pictures], [])
+        top5_report.tell(record, Config(), found, [images], [])
     log = [line for line in (tmp_path / "vit" / "top5.log").read_text().split("\n") if line]
     article = published_log("vit_part4_top5")
     assert log[: len(article)] == article
     verdicts = {v.id: v.verdict for v in record.verdicts}
     assert len(verdicts) == len(load("vit", "top5").numbers) == 29
-    assert {id for id, verdict in verdicts.items() if verdict != "equal"} == {"eight pictures/the draw"}
-    assert verdicts["eight pictures/the draw"] == "not run"
+    assert {id for id, verdict in verdicts.items() if verdict != "equal"} == {"eight images/the draw"}
+    assert verdicts["eight images/the draw"] == "not run"
 
 
-def test_one_picture_off_agrees_within_the_binomial_tolerance_and_a_fifth_off_differs(tmp_path: Path) -> None:
-    found, pictures = article_run()
+def test_one_image_off_agrees_within_the_binomial_tolerance_and_a_fifth_off_differs(tmp_path: Path) -> None:
+    found, images = article_run()
     for c, wrong in zip(found, (663, 700, 900), strict=True):
         scores = plant(c.headline.scores.label, wrong, c.headline.counts.forgiven)
-        c.ways = [Way("own", "planted", pictures, scores, count(scores))]
+        c.ways = [Way("own", "planted", images, scores, count(scores))]
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(gallery="none"), found, [pictures], [])
+        top5_report.tell(record, Config(gallery="none"), found, [images], [])
     verdicts = {v.id: v for v in record.verdicts}
     assert verdicts["Imagenette/ViT-B/16/top-1"].verdict == "agrees"
     near = verdicts["Imagenette/ViT-B/16/top-1 wrong"]
@@ -155,22 +155,22 @@ def test_one_picture_off_agrees_within_the_binomial_tolerance_and_a_fifth_off_di
 
 
 def test_a_stand_in_is_not_comparable_and_the_other_models_are_not_run(tmp_path: Path) -> None:
-    found, pictures = article_run()
+    found, images = article_run()
     lite = found[2]
     lite.spec, lite.name, lite.identity = "wheel:x", "Lite", identity(stand_in="a stand-in")
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(stands_for="ResNet-50", gallery="none"), [lite], [pictures], [])
+        top5_report.tell(record, Config(stands_for="ResNet-50", gallery="none"), [lite], [images], [])
     kinds = {v.id: v.verdict for v in record.verdicts}
     assert {kind for id, kind in kinds.items() if "ResNet-50" in id} == {"not comparable"}
     assert {kind for id, kind in kinds.items() if "ResNet-50" not in id} == {"not run"}
     assert all("a stand-in" in v.reason for v in record.verdicts if v.verdict == "not comparable")
 
 
-def test_other_pictures_than_imagenettes_make_no_verdict(tmp_path: Path) -> None:
-    found, pictures = article_run()
-    pictures.name = "mine"
+def test_other_images_than_imagenettes_make_no_verdict(tmp_path: Path) -> None:
+    found, images = article_run()
+    images.name = "mine"
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(gallery="none"), found, [pictures], [])
+        top5_report.tell(record, Config(gallery="none"), found, [images], [])
     assert {v.verdict for v in record.verdicts} == {"not run"}
     assert "article's command list" not in "\n".join(record.lines)
 
@@ -182,8 +182,8 @@ def test_the_published_file_holds_the_articles_numbers(shared_folder: Path) -> N
         columns = [published[f"Imagenette/{model}/{column}"] for column in published.columns]
         assert [number.value for number in columns] == list(values.values())
     for file, label, top1, rank in source["examples"]["rows"]:
-        assert published[f"eight pictures/{file}/top-1"].printed == top1
-        assert published[f"eight pictures/{file}/rank of the label"].value == rank
+        assert published[f"eight images/{file}/top-1"].printed == top1
+        assert published[f"eight images/{file}/rank of the label"].value == rank
         assert label in {scoring.short(NAMES[WNIDS.index(file[:9])])}
 
 
@@ -318,7 +318,7 @@ def test_confusions_are_ordered_by_count_then_index() -> None:
     scores.top[:8, 0] = [7, 7, 3, 3, 9, 5, 5, 5]
     row = scoring.by_class(scores, np.array([0, 1]))
     assert row[0].confusions == [(5, 3), (3, 2), (7, 2)]
-    assert (row[0].pictures, row[0].top1, row[0].top5, row[0].of_few) == (9, 1, 1, 9)
+    assert (row[0].images, row[0].top1, row[0].top5, row[0].of_few) == (9, 1, 1, 9)
     assert lines.class_rows(row[1:], NAMES) == [["goldfish, Carassius auratus", "0", "-", "-", "-", "none"]]
 
 
@@ -338,7 +338,7 @@ def test_the_draw_is_from_the_list_sorted_by_file_name_as_text() -> None:
 
 
 def test_no_such_draw_gives_the_articles_rows(data_mirror: Path) -> None:
-    names = sorted(load_pictures("imagenette", "validation", root=data_mirror).names)
+    names = sorted(load_images("imagenette", "validation", root=data_mirror).names)
     printed = [id.split("/")[1] for id in load("vit", "top5").numbers if id.endswith(".JPEG/top-1")]
     at_most = np.diff([names.index(file) for file in printed])  # places among the candidates are no farther apart
 
@@ -355,9 +355,9 @@ def test_origins_and_their_intervals() -> None:
         "validation", "training", "unknown",
     ]  # fmt: skip
     scores = plant(np.array([1, 2, 3]), 1, 1)
-    pictures = Pictures(["n02102040_1.JPEG", "n02102040_2.JPEG", "mine.png"], np.array([1, 2, 3]))
-    groups = origin_groups(Way("own", "p", pictures, scores, count(scores)))
-    assert [(what, counts.pictures if counts else 0) for what, counts in groups] == [
+    images = Images(["n02102040_1.JPEG", "n02102040_2.JPEG", "mine.png"], np.array([1, 2, 3]))
+    groups = origin_groups(Way("own", "p", images, scores, count(scores)))
+    assert [(what, counts.images if counts else 0) for what, counts in groups] == [
         ("all", 3), ("ImageNet validation, not seen", 0), ("ImageNet training, seen", 2), ("origin unknown", 1),
     ]  # fmt: skip
     rows = lines.origin_rows(groups)
@@ -372,7 +372,7 @@ def test_wilson_equals_scipys(hits: int, n: int) -> None:
     assert lines.share(hits, n) == f"{100 * hits / n:.2f}% ({100 * expected.low:.2f} to {100 * expected.high:.2f})"
 
 
-# -------------------------------------------------------------------------------------------------------- the pictures
+# -------------------------------------------------------------------------------------------------------- the images
 
 
 def test_figures_stay_small_and_take_any_shape_and_any_text(tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ class Planted(torch.nn.Module):
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
-    """A folder of 14 flat pictures of two classes, grey (mode L) ones among them, and a classifier that knows them."""
+    """A folder of 14 flat images of two classes, grey (mode L) ones among them, and a classifier that knows them."""
     monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
     tench, church, altar = 0, WNIDS.index("n03028079"), WNIDS.index("n02699494")
     TABLE.zero_()
@@ -463,17 +463,16 @@ def test_a_known_classifier_gives_the_known_lines_and_counts(tiny: dict, capsys:
     )
     assert "(all 6 there are):\n    n01440764_3.JPEG             label: tench            top-1: altar  " in log
     assert (
-        "6 right + 6 wrong with the label in the top 5 + 2 rest = 14 pictures; equal logits decided by index on 2"
-        in log
+        "6 right + 6 wrong with the label in the top 5 + 2 rest = 14 images; equal logits decided by index on 2" in log
     )
     data = Record.load(folder / "top5.json")
     (model,) = data["results"]["models"].values()
     assert model["headline"]["right"] == 6
     assert model["by origin"]["ImageNet validation, not seen"] == {
-        "pictures": 4, "right": 4, "wrong, label in the top 5": 0, "rest": 0, "top-1": 100.0, "top-5": 100.0,
+        "images": 4, "right": 4, "wrong, label in the top 5": 0, "rest": 0, "top-1": 100.0, "top-5": 100.0,
     }  # fmt: skip
     assert [row["top-1"] for row in model["by class"]] == [3, 3]
-    assert model["by class"][1]["wrong top-1"][0] == {"class": "altar", "pictures": 3}
+    assert model["by class"][1]["wrong top-1"][0] == {"class": "altar", "images": 3}
     assert [(way["way"], way["right"]) for way in model["ways"]] == [("own", 6), ("squash", 6), ("crop", 6)]
     assert len({way["preprocessing"] for way in model["ways"]}) == 2
     figures = [figure["path"] for figure in data["figures"]]
@@ -481,9 +480,7 @@ def test_a_known_classifier_gives_the_known_lines_and_counts(tiny: dict, capsys:
         "figures/top5_drawn.png", "figures/top5_wrong_n01440764.png", "figures/top5_wrong_n03028079.png",
     ]  # fmt: skip
     assert all((folder / path).stat().st_size < 1_000_000 for path in figures)
-    assert data["figures"][1]["caption"].startswith(
-        "tench: what stayed wrong; 1 of 7 pictures whose label is not among"
-    )
+    assert data["figures"][1]["caption"].startswith("tench: what stayed wrong; 1 of 7 images whose label is not among")
     assert {v["verdict"] for v in data["verdicts"]} == {"not run"}
 
 

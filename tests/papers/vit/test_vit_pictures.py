@@ -1,4 +1,4 @@
-"""The pictures script shows what a few-shot result used, and refuses other pictures."""
+"""The images script shows what a few-shot result used, and refuses other images."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ COLOURS = {"british shorthair": (200, 40, 40), "pug": (40, 200, 40), "shiba inu"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Pictures of one colour a class, none like another."""
-    root, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    """Images of one colour a class, none like another."""
+    root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for part, count in (("train", 8), ("test", 3)):
         for name, colour in COLOURS.items():
             (root / "breeds" / part / name.replace(" ", "_")).mkdir(parents=True)
@@ -50,7 +50,7 @@ def made(folder, tmp_path_factory) -> Path:
         patch.setattr(
             fewshot_run.features,
             "extract",
-            lambda e, pictures, choice, say=None: pictures.arrays().reshape(len(pictures), -1).astype(np.float32),
+            lambda e, images, choice, say=None: images.arrays().reshape(len(images), -1).astype(np.float32),
         )
         patch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
         fewshot.main(
@@ -78,25 +78,25 @@ def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_byt
     script.main(config)
     folder = results / "vit" / "figures"
     rows = json.loads((results / "vit" / "fewshot-toy.json").read_text())["results"]["data"]["breeds"]["rows"]
-    record = json.loads((results / "vit" / "pictures-toy.json").read_text())
-    assert [p["class"] for p in record["results"]["pictures"]] == sorted(COLOURS)
+    record = json.loads((results / "vit" / "images-toy.json").read_text())
+    assert [p["class"] for p in record["results"]["images"]] == sorted(COLOURS)
     drawn = script.find_draw(
         config, results / "vit" / "fewshot-toy.json", Record.load(results / "vit/fewshot-toy.json")
     )
     assert drawn._rows.tolist() == [int(row) for row in rows["draws"]["1"][0].split()]
-    assert drawn.names == [p["file"] for p in record["results"]["pictures"]]
+    assert drawn.names == [p["file"] for p in record["results"]["images"]]
     page = Image.open(folder / "fewshot-toy-breeds-1-shot.png").convert("RGB")
     for i, colour in enumerate(COLOURS.values()):  # the cells' colours are their classes'
         x = fewshot_figures.MARGIN + i * (fewshot_figures.CELL + fewshot_figures.MARGIN) + fewshot_figures.CELL // 2
         measured = page.getpixel((x, 24 + fewshot_figures.MARGIN + fewshot_figures.CELL // 2))
         assert np.abs(np.array(measured) - colour).max() < 40
     assert [f["kind"] for f in record["figures"]] == ["gallery", "figure"]
-    assert record["provenance"]["data"][0]["pictures"] == 3
+    assert record["provenance"]["data"][0]["images"] == 3
 
     names = ["fewshot-toy-breeds-1-shot.png", "fewshot-toy-breeds.png", "fewshot-toy-breeds.svg"]
     assert sorted(p.name for p in folder.iterdir()) == names
     svg = (folder / "fewshot-toy-breeds.svg").read_text()
-    for text in ("fake (stand-in)", "chance", "labelled pictures a class, k", "test accuracy, %"):
+    for text in ("fake (stand-in)", "chance", "labelled images a class, k", "test accuracy, %"):
         assert text in svg
     first = {p.name: p.read_bytes() for p in folder.iterdir()}
     script.main(config)
@@ -132,13 +132,13 @@ def test_seven_models_differ_without_colour():
 
 
 def test_pets_size_sheet_stays_below_a_megabyte(tmp_path):
-    """37 breeds, the longest name, pictures as busy as photographs: noise at a quarter of the resolution."""
+    """37 breeds, the longest name, images as busy as photographs: noise at a quarter of the resolution."""
     rng = np.random.default_rng(0)
-    pictures = [
+    images = [
         np.asarray(Image.fromarray(rng.integers(0, 256, (28, 28, 3), dtype=np.uint8)).resize((224, 224)))
         for _ in range(37)
     ]
-    fewshot_figures.sheet(pictures, ["staffordshire bull terrier"] * 37, "title", tmp_path / "sheet.png")
+    fewshot_figures.sheet(images, ["staffordshire bull terrier"] * 37, "title", tmp_path / "sheet.png")
     assert (tmp_path / "sheet.png").stat().st_size < 1_000_000
 
 
@@ -156,13 +156,13 @@ def test_what_the_result_does_not_have_is_refused(config, changes, message):
         script.main(replace(config, **changes))
 
 
-def test_changed_pictures_are_refused(config, results, folder):
+def test_changed_images_are_refused(config, results, folder):
     result = results / "vit" / "fewshot-toy.json"
     data = json.loads(result.read_text())
     for entry in data["provenance"]["data"]:
         entry["fingerprint"] = "0" * 64
     result.write_text(json.dumps(data))
-    with pytest.raises(UserError, match="not the pictures"):
+    with pytest.raises(UserError, match="not the images"):
         script.main(config)
 
 

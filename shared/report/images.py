@@ -14,7 +14,7 @@ CARD_WIDTH = 1100  # pixels: twice the card's width on a desktop, for fine scree
 
 
 @dataclass(frozen=True)
-class Picture:
+class Embedded:
     """`uri` is a data: address; width and height in CSS pixels (None for an SVG, which brings its own)."""
 
     uri: str
@@ -22,8 +22,8 @@ class Picture:
     height: int | None = None
 
 
-def embed(files: list[Path], *, photographs: bool) -> Picture:
-    """One of a drawing's files, as a picture for the section. ValueError in words when none can be shown."""
+def embed(files: list[Path], *, photographs: bool) -> Embedded:
+    """One of a drawing's files, as an image for the section. ValueError in words when none can be shown."""
     problems = []
     for file in _by_preference(files, photographs):
         try:
@@ -31,16 +31,16 @@ def embed(files: list[Path], *, photographs: bool) -> Picture:
             if file.suffix == ".svg":
                 if b"<svg" not in data[:4096] or b"</svg>" not in data[-64:]:
                     raise ValueError("not a whole SVG")
-                return Picture(_uri("image/svg+xml", data))
+                return Embedded(_uri("image/svg+xml", data))
             with Image.open(BytesIO(data)) as image:
-                image.load()  # a file cut short shows here, not as half a picture
-                return Picture(_uri(Image.MIME[image.format], data), *image.size)
+                image.load()  # a file cut short shows here, not as half an image
+                return Embedded(_uri(Image.MIME[image.format], data), *image.size)
         except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             problems.append(f"{file.name}: {getattr(error, 'strerror', None) or error}")
     raise ValueError("; ".join(problems) or "no file is named")
 
 
-def thumbnail(files: list[Path]) -> Picture:
+def thumbnail(files: list[Path]) -> Embedded:
     """A small copy for the card: of the PNG also where only the SVG is listed, since it cannot be scaled here."""
     for file in [*files, *(file.with_suffix(".png") for file in files)]:
         if file.suffix != ".svg" and file.exists():
@@ -50,7 +50,7 @@ def thumbnail(files: list[Path]) -> Picture:
                     small.thumbnail((CARD_WIDTH, 2 * CARD_WIDTH), Image.Resampling.LANCZOS)
                     buffer = BytesIO()
                     small.save(buffer, "WEBP", quality=82, method=4)
-                    return Picture(_uri("image/webp", buffer.getvalue()), *small.size)
+                    return Embedded(_uri("image/webp", buffer.getvalue()), *small.size)
             except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
                 continue  # the section says what is wrong with it
     return embed(files, photographs=False)

@@ -1,4 +1,4 @@
-"""Decoding: every kind of picture file comes out as upright 8-bit RGB, or as an error that names it."""
+"""Decoding: every kind of image file comes out as upright 8-bit RGB, or as an error that names it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shared import pictures
+from shared import images
 from shared.errors import UserError
-from shared.pictures import PixelStore, decode, digest, in_parallel
+from shared.images import PixelStore, decode, digest, in_parallel
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
@@ -110,7 +110,7 @@ def test_cmyk() -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_rotation_is_carried_out(orientation: int) -> None:
     upright = colours()
-    # how a camera stores the picture when its file says `orientation`
+    # how a camera stores the image when its file says `orientation`
     stored = {
         1: upright,
         2: upright[:, ::-1],
@@ -122,7 +122,7 @@ def test_exif_rotation_is_carried_out(orientation: int) -> None:
         8: np.rot90(upright, -1),
     }[orientation]
     exif = Image.Exif()
-    exif[pictures.ORIENTATION] = orientation
+    exif[images.ORIENTATION] = orientation
     data = encoded(Image.fromarray(np.ascontiguousarray(stored)), exif=exif)
     np.testing.assert_array_equal(decode(data, "x"), upright)
 
@@ -138,13 +138,13 @@ def test_an_animation_gives_its_first_frame() -> None:
 def test_truncated_files_are_named(kind: str, share: float) -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
     data = encoded(noise, kind)
-    with pytest.raises(UserError, match=r"pets/train\.parquet row 17 \(Bengal_3\.jpg\): not a readable picture"):
+    with pytest.raises(UserError, match=r"pets/train\.parquet row 17 \(Bengal_3\.jpg\): not a readable image"):
         decode(data[: int(len(data) * share)], "pets/train.parquet row 17 (Bengal_3.jpg)")
 
 
 @pytest.mark.parametrize("data", [b"", b"GIF89a", b"<html>404</html>", bytes(1000)])
-def test_what_is_no_picture_is_named(data: bytes) -> None:
-    with pytest.raises(UserError, match="here: not a readable picture"):
+def test_what_is_no_image_is_named(data: bytes) -> None:
+    with pytest.raises(UserError, match="here: not a readable image"):
         decode(data, "here")
 
 

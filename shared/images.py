@@ -1,7 +1,7 @@
-"""Bytes of a picture file to pixels, and keeping the pixels for the other models of a run.
+"""Bytes of an image file to pixels, and keeping the pixels for the other models of a run.
 
 Pillow does all decoding. torchvision's decoder gives the same pixels and is 1.3 to 1.8 times faster, but it fills the
-missing part of a truncated JPEG with grey and says nothing, and importing it costs 1.6 s; a picture takes a model far
+missing part of a truncated JPEG with grey and says nothing, and importing it costs 1.6 s; an image takes a model far
 longer than its 0.1 to 1 ms here, and `PixelStore` makes it once for all models of a run.
 """
 
@@ -29,12 +29,12 @@ R = TypeVar("R")
 
 
 def decode(data: bytes, where: str) -> np.ndarray:
-    """Pixels of an encoded picture, uint8 [H, W, 3], RGB, upright.
+    """Pixels of an encoded image, uint8 [H, W, 3], RGB, upright.
 
-    Grey, black-and-white and palette pictures become RGB; 16-bit grey is scaled (65,535 to 255); CMYK is converted;
+    Grey, black-and-white and palette images become RGB; 16-bit grey is scaled (65,535 to 255); CMYK is converted;
     transparent pixels are laid on white, as a viewer shows them; an EXIF rotation is carried out; of an animation the
-    first frame counts. `where` names the picture (file, row, file name) in the UserError for what cannot be read:
-    truncated or damaged bytes, no picture at all, or 32-bit samples, which have no fixed white.
+    first frame counts. `where` names the image (file, row, file name) in the UserError for what cannot be read:
+    truncated or damaged bytes, no image at all, or 32-bit samples, which have no fixed white.
     """
     try:
         image = Image.open(BytesIO(data))
@@ -48,14 +48,14 @@ def decode(data: bytes, where: str) -> np.ndarray:
         Exception
     ) as error:  # on damaged bytes the decoders raise OSError, SyntaxError, ValueError, struct.error, ...
         size = f"{len(data):,} bytes"
-        raise UserError(f"{where}: not a readable picture ({size}; {error}); replace it or take it out") from error
+        raise UserError(f"{where}: not a readable image ({size}; {error}); replace it or take it out") from error
 
 
 def _rgb(image: Image.Image, where: str) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I;16"):
-        # Pillow's own conversion clips at 255, which turns most 16-bit pictures white.
+        # Pillow's own conversion clips at 255, which turns most 16-bit images white.
         return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
         raise UserError(f"{where}: 32-bit samples (mode {image.mode}) have no fixed white; save it with 8 or 16 bits")
@@ -66,15 +66,15 @@ def _rgb(image: Image.Image, where: str) -> Image.Image:
 
 
 def digest(pixels: np.ndarray) -> bytes:
-    """sha256 of a decoded picture: of the line "<height>x<width>" and its uint8 RGB bytes, row by row."""
+    """sha256 of a decoded image: of the line "<height>x<width>" and its uint8 RGB bytes, row by row."""
     state = hashlib.sha256(f"{pixels.shape[0]}x{pixels.shape[1]}\n".encode())
     state.update(np.ascontiguousarray(pixels))
     return state.digest()
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T], *, small: bool) -> list[R]:
-    """`[function(x) for x in items]` on threads. `small` pictures stay on this one: below about 4 KB handing the
-    interpreter lock to and fro costs more than the second thread brings (CIFAR: 130 us a picture against 210)."""
+    """`[function(x) for x in items]` on threads. `small` images stay on this one: below about 4 KB handing the
+    interpreter lock to and fro costs more than the second thread brings (CIFAR: 130 us an image against 210)."""
     return [function(item) for item in items] if small else list(_pool().map(function, items))
 
 
@@ -84,10 +84,10 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class PixelStore:
-    """Decoded pictures in a file without a name: every picture is decoded once in a process, the memory stays free.
+    """Decoded images in a file without a name: every image is decoded once in a process, the memory stays free.
 
     The file lies in the cache folder and vanishes with the process, however that ends. Beyond `limit` bytes, or when
-    the disk is full, further pictures are simply not kept and are decoded again when they are needed again.
+    the disk is full, further images are simply not kept and are decoded again when they are needed again.
     """
 
     def __init__(self, limit: int = 2 << 30) -> None:
