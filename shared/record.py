@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from shared import verdict as verdicts
 from shared.errors import UserError
 from shared.paths import atomic_write, atomic_write_all, read_json, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
-from shared.published import Number
+from shared.published import Number, Published
 
 SCHEMA = 1
 TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
@@ -150,6 +150,26 @@ class Record:
                 raise ValueError(f"table {title!r}: {len(columns)} columns, but a row of {len(row)}: {row}")
         self._tables.append({"title": title, "columns": list(columns), "rows": cells, "note": note, "group": group})
 
+    def say_table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        *,
+        left: Sequence[int] = (0,),
+        lines: Sequence[str] | None = None,
+        note: str = "",
+        group: str = "",
+    ) -> None:
+        """A measured table, written once: aligned text for the screen and the log, the cells for the JSON and the page.
+
+        left: the columns aligned to the left. lines: the log's text where the article prints the table in a form of
+        its own; the cells go to the JSON and the page all the same.
+        """
+        rows = [list(row) for row in rows]
+        self.table(title, columns, rows, note=note, group=group)
+        self.say("\n".join(aligned(columns, rows, left) if lines is None else lines))
+
     def file(self, path: Path, caption: str) -> None:
         """Another file that was written below `directory`, to be linked to: a page, a CSV."""
         self._files.append({"path": self._below(path), "caption": caption})
@@ -164,6 +184,27 @@ class Record:
         verdict = verdicts.judge(number, measured, **options)
         self.verdicts.append(verdict)
         return verdict
+
+    def judge_all(
+        self,
+        published: Published,
+        numbers: Mapping[str, verdicts.Measured | float | str | None],
+        why_not_run: str | Callable[[Number], str],
+    ) -> None:
+        """A verdict for every number of `published`, in its order; `numbers` are the measured ones by its ids.
+
+        why_not_run: the reason for those that `numbers` lacks or has as None. Ids that nothing is published for are
+        left alone: a run may measure more than was printed.
+        """
+        for id, number in published.numbers.items():
+            measured = numbers.get(id)
+            if not isinstance(measured, verdicts.Measured):
+                measured = verdicts.Measured(measured)
+            options = {key: getattr(measured, key) for key in ("std", "n", "images", "stand_in", "terms", "same_runs")}
+            if measured.value is None:
+                why = measured.why_not_run or (why_not_run if isinstance(why_not_run, str) else why_not_run(number))
+                options = {"why_not_run": why}
+            self.judge(number, measured.value, **options)
 
     @property
     def differs(self) -> int:
@@ -264,6 +305,16 @@ def _fault(data: dict) -> str | None:
         if not all(isinstance(term, int | float) for term in verdict["tolerance_terms"].values()):
             return f"verdict {i} has a wrong 'tolerance_terms'"
     return None
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,)) -> list[str]:
+    """A table in plain text, two spaces in front and between; the columns `left` are aligned left, others right."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in [columns, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  " + "  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+        for row in cells
+    ]
 
 
 def count_line(found: Any) -> str:

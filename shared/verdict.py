@@ -69,6 +69,20 @@ class Verdict:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """One measured number with what its tolerance needs: the arguments of `judge` under one id."""
+
+    value: float | str | None
+    std: float | None = None
+    n: int = 1
+    images: int | None = None
+    stand_in: str | None = None
+    terms: dict[str, float] | None = None
+    same_runs: bool = False
+    why_not_run: str = ""
+
+
 def judge(
     number: Number,
     measured: float | str | None,

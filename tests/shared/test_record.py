@@ -14,9 +14,9 @@ import pytest
 
 from shared.errors import UserError
 from shared.provenance import git_state
-from shared.published import Number
+from shared.published import Number, Published
 from shared.record import TIME_FIELDS, Record
-from shared.verdict import judge
+from shared.verdict import Measured, judge
 
 
 @dataclass
@@ -250,3 +250,34 @@ def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path, capsys):
     assert capsys.readouterr().out == "caf\\udce9.png\n"
     assert (tmp_path / "toy" / "odd.log").read_text() == "caf\\udce9.png\n"
     assert Record.load(tmp_path / "toy" / "odd.json")["results"]["name"] == odd
+
+
+def test_a_table_is_said_and_kept_with_one_call(tmp_path):
+    with Record("toy", "table", results=tmp_path, quiet=True) as record:
+        record.say_table("T", ["model", "top-1", "why"], [["a", 1, "long reason"], ["bcd", None, "x"]], left=(0, 2))
+        record.say_table("U", ["k"], [["1"]], lines=["the article's own line"])
+    data = Record.load(tmp_path / "toy" / "table.json")
+    assert (tmp_path / "toy" / "table.log").read_text() == (
+        "  model  top-1  why\n  a          1  long reason\n  bcd           x\nthe article's own line\n"
+    )
+    assert [t["rows"] for t in data["tables"]] == [[["a", 1, "long reason"], ["bcd", None, "x"]], [["1"]]]
+
+
+def test_every_published_number_gets_one_verdict(tmp_path):
+    numbers = {id: Number(id, "50.0", unit="%", source="toy/t", n=5) for id in ("a", "b", "c", "d")}
+    published = Published("toy", "t", "somewhere", numbers)
+    with Record("toy", "t", results=tmp_path, quiet=True) as record:
+        measured = {
+            "c": Measured(53.0, images=100),
+            "a": 50.0,
+            "b": Measured(None, why_not_run="no GPU"),
+            "beyond what is published": 1.0,
+        }
+        record.judge_all(published, measured, lambda number: f"{number.id} is for another day")
+    assert [(v.id, v.verdict, v.reason) for v in record.verdicts] == [
+        ("a", "equal", ""),
+        ("b", "not run", "no GPU"),
+        ("c", "agrees", ""),
+        ("d", "not run", "d is for another day"),
+    ]
+    assert set(record.verdicts[2].tolerance_terms) == {"rounding", "binomial"}
