@@ -311,8 +311,9 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequenc
     """A table in plain text, two spaces in front and between; the columns `left` are aligned left, others right."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in [columns, *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = ["<" if i in left else ">" for i in range(len(columns))]
     return [
-        "  " + "  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+        "  " + "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths, strict=True)).rstrip()
         for row in cells
     ]
 
