@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from shared.paths import atomic_write
+
+if TYPE_CHECKING:  # matplotlib takes a third of a second, and most runs draw nothing
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STYLE = {
     "font.size": 9,
@@ -27,6 +29,7 @@ STYLE = {
 def figure_and_axes(width: float, height: float, columns: int = 1) -> tuple[Figure, Axes]:
     """A figure of `width` x `height` inches with one axes, or an array of `columns` axes that share nothing."""
     import matplotlib
+    from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")

@@ -9,15 +9,17 @@ Writes results/vit/tables.log and tables.json.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from papers.vit import tables_audit as audit
-from papers.vit.tables_article import article_sheet
-from papers.vit.tables_noise import noise
-from papers.vit.tables_source import read_tables
+from papers.vit.part4 import audit
+from papers.vit.part4.article import article_sheet
+from papers.vit.part4.audit import FIVE, frontier
+from papers.vit.part4.cells import RELEASED, mean, read_tables, value
 from shared import cli
 from shared.errors import UserError
-from shared.published import load, published_file
+from shared.plots import figure_and_axes, save
+from shared.published import Number, Published, load, published_file
 from shared.record import Record
 
 
@@ -32,37 +34,30 @@ class Config(cli.Common):
 def main(config: Config) -> Record:
     published = load("vit", "tables")
     tables = read_tables()
-    with Record(
-        "vit", "tables", config=config, results=config.results,
-        question="Is every figure that the article derives from the paper's tables right, and do the tables agree?",
-    ) as record:  # fmt: skip
+    question = "Is every figure that the article derives from the paper's tables right, and do the tables agree?"
+    with Record("vit", "tables", config=config, results=config.results, question=question) as record:
         sheet = article_sheet(tables)
         record.say("\n".join(sheet.lines).strip("\n"))
-        if set(sheet.figures) != set(published.numbers):
-            odd = min(set(sheet.figures) ^ set(published.numbers))
+        odd = set(sheet.figures) ^ set(published.numbers)
+        if odd:
             raise UserError(
-                f"{published_file('vit', 'tables')}: does not belong to the tables beside it ({odd!r} is in one only); "
-                "restore them from version control"
+                f"{published_file('vit', 'tables')}: does not belong to the tables beside it "
+                f"({min(odd)!r} is in one only); restore them from version control"
             )
-        for id, measured in sheet.figures.items():
-            record.judge(published[id], measured)
+        record.judge_all(published, sheet.figures, why_not_run="")
         record.results["article"] = sheet.figures
 
         record.results["cross_table"] = audit.cross_table(record, tables)
-        record.results["noise"] = noise(record, tables)
+        record.results["noise"] = audit.noise(record, tables)
         record.results["compute"] = audit.compute_claim(record, tables)
         record.results["rounding"] = audit.rounding(record, tables)
         if config.models:
-            from papers.vit.tables_models import table1
-
-            record.results["table1"] = table1(record, tables)
+            record.results["table1"] = audit.table1(record, tables)
         if config.figures:
-            from papers.vit.tables_figures import draw
-
-            for path, caption in draw(tables, record.figures_dir):
-                record.figure(path, caption)
+            for draw, file, caption in FIGURES:
+                record.figure(draw(tables, record.figures_dir / file), caption)
         audit.inputs(record, tables)
-        not_run(record, tables)
+        judge_the_rest(record, tables)
         record.print_verdicts()
         record.cannot_show(
             "whether the printed accuracies are right. It repeats the arithmetic on them; the runs behind them "
@@ -71,19 +66,99 @@ def main(config: Config) -> Record:
     return record
 
 
-def not_run(record: Record, tables: dict) -> None:
+def judge_the_rest(record: Record, tables: dict[str, Published]) -> None:
     """Every other printed cell of the paper gets its verdict too: nobody measured it here."""
-    judged = {(v.source, v.id) for v in record.verdicts}
-    for name, table in tables.items():
-        for number in table.numbers.values():
-            if (number.source, number.id) in judged:
-                continue
-            if name == "table1":
-                why = "counted with --models" if number.id.endswith("/params") else "a definition, not a measurement"
-            else:
-                why = "the paper's own training runs are not repeated"
-            record.judge(number, None, why_not_run=why)
 
+    def why(number: Number) -> str:
+        if number.source != "vit/table1":
+            return "the paper's own training runs are not repeated"
+        return "counted with --models" if number.id.endswith("/params") else "a definition, not a measurement"
+
+    judged = {(v.source, v.id) for v in record.verdicts}
+    for table in tables.values():
+        rest = {id: number for id, number in table.numbers.items() if (number.source, id) not in judged}
+        record.judge_all(replace(table, numbers=rest), {}, why)
+
+
+# The figures. Readable without colour: every series has its own marker, line style or hatch as well. -----------------
+
+FAMILIES = {  # name -> how its rows in Table 6 begin, marker, line, colour
+    "ViT": ("ViT", "o", "-", "#1b4f8a"),
+    "hybrid": ("R50x1+", "D", ":", "#7a7a7a"),
+    "ResNet": ("ResNet", "s", "--", "#c8642c"),
+}
+UPPER_LEFT = ("L/32", "L/16*", "R50+B/32", "R50+L/32", "R50+L/16")  # labels that would sit on a neighbour's point
+
+
+def figure2(tables: dict[str, Published], path: Path) -> Path:
+    table9 = tables["table9"]
+    groups = {"VTAB": list(table9.rows), **table9.groups}
+    figure, axes = figure_and_axes(7.5, 3.6)
+    width = 0.26
+    looks = (("", "#1b4f8a"), ("///", "#7fa8d1"), ("...", "#dfe8f2"))
+    for i, (column, (hatch, shade)) in enumerate(zip(RELEASED, looks, strict=True)):
+        scores = [mean([value(table9.rows[task][column]) for task in tasks]) for tasks in groups.values()]
+        at = [x + (i - 1) * width for x in range(len(groups))]
+        look = {"color": shade, "hatch": hatch, "edgecolor": "#222", "linewidth": 0.6}
+        bars = axes.bar(at, scores, width * 0.92, label=column, **look)
+        axes.bar_label(bars, fmt="%.1f", fontsize=7, padding=1)
+    axes.set_xticks(range(len(groups)), [f"{name}\n{len(tasks)} tasks" for name, tasks in groups.items()])
+    axes.set_ylim(0, 100)
+    axes.set_ylabel("accuracy, %")
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.14))
+    return save(figure, path)
+
+
+def figure3(tables: dict[str, Published], path: Path) -> Path:
+    table5 = tables["table5"]
+    sets = [row.partition("/")[0] for row in table5.rows if row.endswith("/ImageNet")]
+    figure, axes = figure_and_axes(6.2, 3.8)
+    styles = ("o-", "o--", "s-", "s--", "^-")
+    colours = ("#7fa8d1", "#7fa8d1", "#1b4f8a", "#1b4f8a", "#c8642c")
+    for model, style, colour in zip(table5.columns, styles, colours, strict=True):
+        cells = [table5.rows[f"{name}/ImageNet"][model] for name in sets]
+        points = [(i, value(cell)) for i, cell in enumerate(cells) if cell is not None]
+        axes.plot(*zip(*points, strict=True), style, color=colour, label=model, markersize=5)
+    axes.set_xticks(range(len(sets)), [f"{n}\n{size}" for n, size in zip(sets, ("1.3M", "14M", "303M"), strict=True)])
+    axes.set_xlim(-0.2, 2.2)
+    axes.set_xlabel("pre-training set (images)")
+    axes.set_ylabel("ImageNet top-1, %")
+    axes.legend(frameon=False, fontsize=8)
+    return save(figure, path)
+
+
+def table6(tables: dict[str, Published], path: Path) -> Path:
+    table = tables["table6"]
+    figure, axes = figure_and_axes(6.8, 4.2)
+    for family, (prefix, marker, line, colour) in FAMILIES.items():
+        rows = {row: cells for row, cells in table.rows.items() if row.startswith(prefix)}
+        points = {r: (value(cells["exaFLOPs"]), mean([value(cells[d]) for d in FIVE])) for r, cells in rows.items()}
+        dots = {"color": colour, "markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.5}
+        axes.plot(*zip(*points.values(), strict=True), marker, **dots)
+        axes.plot(*zip(*frontier(list(points.values())), strict=True), f"{marker}{line}", lw=1.2, label=family, **dots)
+        for row, point in points.items():
+            label, _, epochs = row.partition(", ")
+            for long, brief in (("R50x1+ViT-", "R50+"), ("ResNet", "R"), ("ViT-", "")):
+                label = label.replace(long, brief)
+            label += "*" * epochs.startswith("14")
+            at, side = ((-4, 4), "right") if label in UPPER_LEFT else ((5, -8), "left")
+            look = {"fontsize": 6.5, "color": colour, "textcoords": "offset points", "ha": side}
+            axes.annotate(label, point, xytext=at, **look)
+    axes.set_xscale("log")
+    axes.set_xlim(40, 7000)
+    axes.set_xticks([50, 100, 200, 500, 1000, 2000, 5000], ["50", "100", "200", "500", "1,000", "2,000", "5,000"])
+    axes.minorticks_off()
+    axes.set_xlabel("pre-training compute, exaFLOPs (log scale; * 14 epochs, others 7)")
+    axes.set_ylabel("average accuracy on five data sets, %")
+    axes.legend(frameon=False, fontsize=8, loc="lower right", title="lines: no cheaper one is better", title_fontsize=7)
+    return save(figure, path)
+
+
+FIGURES = (
+    (figure2, "figure2-vtab.png", "Figure 2, recomputed from Table 9: VTAB accuracy by task group, three ViT models"),
+    (figure3, "figure3-pretraining.png", "Figure 3, from Table 5: ImageNet accuracy by pre-training set"),
+    (table6, "table6-compute.png", "Table 6: accuracy against pre-training compute, average of five data sets"),
+)
 
 if __name__ == "__main__":
     cli.run(main, Config)

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.vit import tables_audit, tables_noise, vit_part4_tables
-from papers.vit.tables_article import article_sheet
-from papers.vit.tables_source import read_tables
+from papers.vit import vit_part4_tables
+from papers.vit.part4 import audit
+from papers.vit.part4.article import article_sheet
+from papers.vit.part4.cells import read_tables
 from shared import cli
 from shared.paths import ROOT
 from shared.published import load, published_file
@@ -83,7 +84,7 @@ def test_the_script_judges_everything(tmp_path, capsys):
 
 def test_known_pairs_of_the_audit(tmp_path):
     tables = read_tables()
-    rows = {row["what"] + row["tables"]: row for row in tables_audit.cross_table(make_record(tmp_path), tables)}
+    rows = {row["what"] + row["tables"]: row for row in audit.cross_table(make_record(tmp_path), tables)}
     huge = rows["ViT-H/14 (JFT) ImageNet5/6"]
     assert (huge["first"], huge["second"], huge["equal"]) == ("88.04", "88.08", False)
     pets = rows["ViT-H/14 (JFT) Oxford-IIIT Pets5/6"]
@@ -97,7 +98,7 @@ def test_welch_is_scipys(tmp_path):
     from scipy.stats import ttest_ind_from_stats
 
     tables = read_tables()
-    rows = {(r["model"], r["dataset"]): r for r in tables_noise.noise(make_record(tmp_path), tables)}
+    rows = {(r["model"], r["dataset"]): r for r in audit.noise(make_record(tmp_path), tables)}
     for (model, dataset), row in rows.items():
         a, b = tables["table2"].rows[dataset][model], tables["table2"].rows[dataset]["BiT-L (R152x4)"]
         if b.std is None:
@@ -120,8 +121,8 @@ def test_fiellers_interval_holds_the_ratio_95_times_in_100():
     e1, e2, std, trials = 0.5, 0.63, 0.06, 2000
     held = 0
     for x, y in zip(rng.normal(e1, std, (trials, 3)), rng.normal(e2, std, (trials, 3)), strict=True):
-        dof = tables_noise.welch(y.mean() - x.mean(), x.std(ddof=1), y.std(ddof=1), 3, 3)[1]
-        low, high = tables_noise.fieller(x.mean(), y.mean(), x.var(ddof=1) / 3, y.var(ddof=1) / 3, dof)
+        dof = audit.welch(y.mean() - x.mean(), x.std(ddof=1), y.std(ddof=1), 3, 3)[1]
+        low, high = audit.fieller(x.mean(), y.mean(), x.var(ddof=1) / 3, y.var(ddof=1) / 3, dof)
         held += low <= 1 - e1 / e2 <= high
     assert 0.93 < held / trials < 0.98
 
@@ -129,24 +130,22 @@ def test_fiellers_interval_holds_the_ratio_95_times_in_100():
 def test_the_compute_claim_on_frontiers_of_known_ratio():
     vit = [(10.0, 80.0), (100.0, 90.0)]
     thrice = [(30.0, 80.0), (300.0, 90.0)]
-    row = tables_audit.compute_ratio(vit, thrice)
+    row = audit.compute_ratio(vit, thrice)
     assert (row["min"], row["median"], row["max"]) == pytest.approx((3, 3, 3))
     assert row["inside_2_4"] == 1 and row["rival_cheaper"] == 0
     # both frontiers bend at 85: the ratio's logarithm (base 2) rises from -1 to 2, then from 2 to 3
-    row = tables_audit.compute_ratio(
-        [(10.0, 80.0), (20.0, 85.0), (100.0, 90.0)], [(5.0, 80.0), (80.0, 85.0), (800.0, 90.0)]
-    )
+    row = audit.compute_ratio([(10.0, 80.0), (20.0, 85.0), (100.0, 90.0)], [(5.0, 80.0), (80.0, 85.0), (800.0, 90.0)])
     assert (row["min"], row["median"], row["max"]) == pytest.approx((0.5, 4.0, 8.0))
     assert row["inside_2_4"] == pytest.approx(0.5 / 3) and row["rival_cheaper"] == pytest.approx(0.5 / 3)
-    assert tables_audit.compute_needed(vit, 85.0) == pytest.approx(math.sqrt(1000))
-    assert tables_audit.frontier([(3, 1.0), (1, 2.0), (2, 1.5), (4, 3.0)]) == [(1, 2.0), (4, 3.0)]
+    assert audit.compute_needed(vit, 85.0) == pytest.approx(math.sqrt(1000))
+    assert audit.frontier([(3, 1.0), (1, 2.0), (2, 1.5), (4, 3.0)]) == [(1, 2.0), (4, 3.0)]
 
 
 def test_ranges_that_touch_in_a_point_or_not_at_all():
     vit = [(10.0, 80.0), (100.0, 90.0)]
-    assert not tables_audit.compute_ratio(vit, [(30.0, 70.0), (300.0, 75.0)])["overlap"]
-    assert not tables_audit.compute_ratio(vit, [(30.0, 95.0)])["overlap"]
-    point = tables_audit.compute_ratio(vit, [(5.0, 90.0)])
+    assert not audit.compute_ratio(vit, [(30.0, 70.0), (300.0, 75.0)])["overlap"]
+    assert not audit.compute_ratio(vit, [(30.0, 95.0)])["overlap"]
+    point = audit.compute_ratio(vit, [(5.0, 90.0)])
     assert (point["min"], point["median"], point["max"], point["rival_cheaper"]) == pytest.approx((0.05, 0.05, 0.05, 1))
 
 
@@ -162,14 +161,19 @@ def test_what_follows_the_articles_part_is_as_recorded(monkeypatch):
 def test_an_impossible_mean_is_called_so(tmp_path):
     tables = read_tables()
     tables["table7"] = changed(tables["table7"], "average/ResNet50 SGD", "88.70")
-    rows = {row["what"]: row for row in tables_audit.rounding(make_record(tmp_path), tables)}
+    rows = {row["what"]: row for row in audit.rounding(make_record(tmp_path), tables)}
     assert not rows["Table 7 ResNet50 SGD"]["possible"]
     assert all(row["possible"] for what, row in rows.items() if what != "Table 7 ResNet50 SGD")
 
 
 def changed(published, id: str, printed: str):
     """The same file of numbers with another printed value at `id`."""
-    number = dataclasses.replace(published.numbers[id], printed=printed)
+    return with_number(published, dataclasses.replace(published.numbers[id], printed=printed))
+
+
+def with_number(published, number):
+    """The same file of numbers with `number` in place of the one of its id."""
+    id = number.id
     rows = {
         row: {column: number if cell is not None and cell.id == id else cell for column, cell in cells.items()}
         for row, cells in published.rows.items()
@@ -203,12 +207,7 @@ def test_changing_any_printed_deviation_changes_a_line_and_a_verdict(monkeypatch
     assert len(with_std) == 27
     for id in with_std:
         number = dataclasses.replace(tables["table2"][id], std="0.99")
-        rows = {
-            row: {column: number if cell and cell.id == id else cell for column, cell in cells.items()}
-            for row, cells in tables["table2"].rows.items()
-        }
-        table2 = dataclasses.replace(tables["table2"], numbers=tables["table2"].numbers | {id: number}, rows=rows)
-        after = run_all(tables | {"table2": table2}, monkeypatch)
+        after = run_all(tables | {"table2": with_number(tables["table2"], number)}, monkeypatch)
         assert before.lines != after.lines and before.verdicts != after.verdicts, id
 
 
@@ -263,10 +262,8 @@ def test_a_bad_published_file_is_one_line_and_the_earlier_result_stays(tmp_path,
 
 
 def test_table1_is_counted_without_memory(tmp_path):
-    from papers.vit.tables_models import table1
-
     record = make_record(tmp_path)
-    rows = {(r["model"], r["patch"]): r["counts"] for r in table1(record, read_tables())}
+    rows = {(r["model"], r["patch"]): r["counts"] for r in audit.table1(record, read_tables())}
     assert list(rows["ViT-Large", 32].values()) == [305_510_400, 306_560_000, 306_535_400, 307_585_000]
     assert rows["ViT-Base", 16]["encoder + head"] == 86_567_656
     assert rows["ViT-Huge", 14]["encoder"] == 630_764_800
@@ -278,16 +275,13 @@ def test_table1_is_counted_without_memory(tmp_path):
 def test_figures_are_images_with_an_svg_twin_and_the_same_bytes(tmp_path):
     from PIL import Image
 
-    from papers.vit.tables_figures import draw
-
-    drawn = draw(read_tables(), tmp_path / "a")
-    draw(read_tables(), tmp_path / "b")
-    assert len(drawn) == 3
-    for path, caption in drawn:
+    assert len(vit_part4_tables.FIGURES) == 3
+    for draw, name, caption in vit_part4_tables.FIGURES:
+        path, again = (draw(read_tables(), tmp_path / folder / name) for folder in "ab")
         assert caption and Image.open(path).size[0] > 800
-        assert path.with_suffix(".svg").read_text().startswith("<?xml")
-        for file in (path, path.with_suffix(".svg")):
-            assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+        assert path.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
+        for suffix in (".png", ".svg"):
+            assert path.with_suffix(suffix).read_bytes() == again.with_suffix(suffix).read_bytes()
 
 
 @pytest.mark.parametrize("folder", [ROOT, SCRIPT.parent])

@@ -51,11 +51,6 @@ def mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def short(column: str) -> str:
-    """`ViT-H/14 (JFT)` -> `ViT-H/14`."""
-    return column.partition(" (")[0]
-
-
 def error_cut(old: float, new: float) -> float:
     """Relative error reduction (e_old - e_new) / e_old of two accuracies in %; NaN where there was no error."""
     return (new - old) / (100 - old) if old < 100 else math.nan

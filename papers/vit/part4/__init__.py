@@ -1,0 +1,1 @@
+"""What the scripts of part 4 stand on, one file a subject."""
