@@ -40,13 +40,11 @@ from typing import Any
 
 import random_checkpoints
 import torch
-import tyro
 from PIL import Image
 
-from shared import device, models
+from shared import cli, device, models
 from shared.data import ImageSet, load_images
 from shared.device import Choice
-from shared.errors import UserError
 from shared.features import extract
 from shared.models.encoder import Encoder
 from shared.paths import atomic_write
@@ -264,7 +262,4 @@ def _show(value: dict[str, float], digits: int) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Config))
-    except UserError as error:  # no images: what to set
-        raise SystemExit(f"error: {error}") from None
+    cli.run(main, Config)

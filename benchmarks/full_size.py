@@ -17,8 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
+from shared import cli
 from shared.paths import atomic_write
 from shared.provenance import machine
 
@@ -87,4 +86,4 @@ def main(config: Config) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Config))
+    cli.run(main, Config)

@@ -30,10 +30,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-import tyro
 from sklearn.linear_model import Ridge
 
-from shared import ridge
+from shared import cli, ridge
 from shared.paths import atomic_write
 from shared.provenance import machine
 
@@ -288,4 +287,4 @@ def main(config: Config) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Config, description=__doc__))
+    cli.run(main, Config)

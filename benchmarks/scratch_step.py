@@ -28,7 +28,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-import tyro
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
@@ -36,6 +35,7 @@ from torchvision import transforms
 from papers.vit import scratch_data, scratch_models
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from papers.vit.scratch_train import Trainer
+from shared import cli
 from shared.paths import atomic_write
 from shared.provenance import machine
 
@@ -286,4 +286,4 @@ def main(config: Config) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Config, description=__doc__))
+    cli.run(main, Config)

@@ -1,28 +1,44 @@
-"""One command line for every script: a dataclass by tyro, a TOML file below it, one-line errors, exit codes.
+"""One command line for every script: a dataclass of options, a TOML file below it, one-line errors, exit codes.
+
+    @dataclass
+    class Config(cli.Common):
+        sizes: tuple[int, ...] = (1000, 5000)
+        \"""the help text of --sizes\"""
 
 Exit codes: 0 done; 1 a verdict differs under --strict; 2 bad input or set-up; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
 import difflib
+import inspect
+import itertools
 import os
 import sys
-import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from shared.errors import UserError
 from shared.paths import ROOT
+from shared.schema import read_toml
+
+
+def positional() -> Any:
+    """A field of an options dataclass that stands on the command line without a name; "" when it is left out."""
+    return field(default="", metadata={"positional": True})
 
 
 @dataclass
 class Common:
     """What every script's `Config` inherits."""
 
-    config: Path | None = None
+    config: Path | None = field(default=None, metadata={"in_file": False})
     """TOML file with values for these options (configs/ has some); the command line wins"""
     results: Path | None = None
     """folder for the log, the JSON and the figures (default: results/)"""
@@ -30,35 +46,28 @@ class Common:
     """exit with code 1 when a verdict differs"""
 
 
-C = TypeVar("C", bound=Common)
+C = TypeVar("C")
 
 
-def run(
-    main: Callable[[Any], object],
-    config_type: type[C],
-    argv: list[str] | None = None,
-    parser: Callable[..., Any] | None = None,
-) -> NoReturn:
+def run(main: Callable[[Any], object], config_type: type[C], argv: list[str] | None = None) -> NoReturn:
     """Parse `argv` into `config_type`, call `main(config)`, exit.
 
     `main` returns None, an exit code, or an object whose `differs` counts its differing verdicts (a `Record`).
-    `parser` stands in for `parse`, with its arguments, where a script must start faster than tyro loads.
     """
-    # a terminal that has no ± must not cost the result
+    # a terminal that cannot print ± gets an escape in its place; the run goes on
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        config = (parser or parse)(
-            config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__")
-        )
+        config = parse(config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__"))
         result = main(config)
         code = result if isinstance(result, int) else 0
-        if config.strict and getattr(result, "differs", 0):
+        if getattr(config, "strict", False) and getattr(result, "differs", 0):
             code = 1
         sys.stdout.flush()
     except UserError as error:
-        fail(error)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted; what was finished is kept, the same command continues", file=sys.stderr)
         sys.exit(130)
@@ -69,87 +78,83 @@ def run(
     sys.exit(code)
 
 
-def fail(error: UserError) -> NoReturn:
-    """Print the one line and exit with code 2."""
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    sys.exit(2)
+def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> C:
+    """`config_type` from its defaults, then the file of `--config`, then `argv`. Raises `UserError` in one line.
+
+    doc: what --help prints above the options. By argparse, because a library that does more takes longer to load than
+    the quick scripts run.
+    """
+    help_texts = _help_texts(config_type) if {"-h", "--help"} & set(argv) else {}
+    names = " ".join(f"[{option.name}]" for option in fields(config_type) if option.metadata.get("positional"))
+    parser = _Parser(
+        prog=Path(sys.argv[0]).name,
+        usage=f"%(prog)s {names} [options]".replace("  ", " "),
+        description=doc or config_type.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    hints = get_type_hints(config_type)
+    for option in fields(config_type):
+        _add(parser, option, hints[option.name], help_texts.get(option.name, ""))
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(parser.parse_intermixed_args(argv)).items()
+    }
+    base = read_config(config_type, given["config"]) if given.get("config") else config_type()
+    return replace(base, **given)
 
 
-def parse(config_type: type[C], argv: list[str], doc: str | None = None) -> C:
-    """`config_type` from its defaults, then the file of `--config`, then `argv`. Raises `UserError` on a bad file."""
-    import tyro
+def _add(parser: argparse.ArgumentParser, option: Field, hint: Any, words: str) -> None:
+    """One field as an argument: its default stays out, so that what was given can be told from what was not."""
+    kind = next((member for member in get_args(hint) if member is not NoneType), hint)
+    settings: dict[str, Any] = {"default": argparse.SUPPRESS}
+    if option.metadata.get("positional"):
+        parser.add_argument(option.name, nargs="?", help=words, **settings)
+        return
+    if get_origin(hint) is Literal:
+        kind = hint
+    if get_origin(hint) is tuple:
+        settings["nargs"] = "*"
+    if hint is bool:
+        settings["action"] = argparse.BooleanOptionalAction
+    elif get_origin(kind) is Literal:
+        settings["choices"] = get_args(kind)
+    else:
+        settings |= {"type": kind, "metavar": kind.__name__.upper()}
+    if "(default:" not in words and option.default not in (None, "", ()):
+        shown = " ".join(map(str, option.default)) if isinstance(option.default, tuple) else option.default
+        words += f" (default: {shown})"
+    parser.add_argument(f"--{option.name.replace('_', '-')}", help=words.replace("%", "%%"), **settings)
 
-    path = _config_argument(argv)
-    default = read_config(config_type, path) if path else config_type()
-    return tyro.cli(config_type, args=argv, default=default, description=doc or config_type.__doc__)
+
+def _help_texts(config_type: type) -> dict[str, str]:
+    """A field's help: the text below it in the source, or its metadata `help`."""
+    texts = {}
+    for owner in reversed(config_type.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body
+        for statement, below in itertools.pairwise(body):
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = " ".join(text.split())
+    return texts | {f.name: f.metadata["help"] for f in fields(config_type) if "help" in f.metadata}
 
 
-def _config_argument(argv: list[str]) -> Path | None:
-    path = None
-    for i, argument in enumerate(argv):
-        if argument == "--config" and i + 1 < len(argv):
-            path = Path(argv[i + 1])
-        elif argument.startswith("--config="):
-            path = Path(argument.partition("=")[2])
-    return path
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        unknown = message.partition("unrecognized arguments: ")[2].split()
+        if unknown:
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], list(self._option_string_actions), 1)
+            hint = f"did you mean {near[0]}?" if near else "--help lists all"
+            raise UserError(f"unknown argument {unknown[0]}; {hint}")
+        raise UserError(f"{message}; --help lists the options")
 
 
 def read_config(config_type: type[C], path: Path) -> C:
     """A config from a TOML file. A relative path that is not there is looked up from the repository's root too."""
     if not path.exists() and not path.is_absolute() and (ROOT / path).exists():
         path = ROOT / path
-    try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
-    except FileNotFoundError:
+    way_out = "--help says what each option takes"
+    if not path.exists():
         known = ", ".join(str(p.relative_to(ROOT)) for p in sorted((ROOT / "configs").rglob("*.toml")))
-        raise UserError(f"{path}: no such configuration file; the suite has {known or 'none yet'}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not readable as TOML ({error})") from None
-    hints = get_type_hints(config_type)
-    names = [f.name for f in fields(config_type) if f.name != "config"]
-    for key in values:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
-            raise UserError(f"{path}: unknown key {key!r}; {hint}")
-    coerced = {key: _coerce(value, hints[key], f"{path}: {key}") for key, value in values.items()}
-    return config_type(**coerced | {"config": path})
-
-
-def _coerce(value: Any, hint: Any, where: str) -> Any:
-    """A TOML value as the annotated type: arrays become tuples, texts become paths, integers become floats."""
-    origin, args = get_origin(hint), get_args(hint)
-    expected = UserError(f"{where}: expected {_words(hint)}, got {value!r}")
-    if origin in (tuple, list):
-        if not isinstance(value, list):
-            raise expected
-        return origin(_coerce(item, args[0], where) for item in value)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise expected
-        return {key: _coerce(item, args[1], f"{where}.{key}") for key, item in value.items()}
-    if str(origin) == "typing.Literal":
-        if value not in args:
-            raise expected
-        return value
-    if args:  # a union: the first member that takes the value
-        for member in args:
-            if member is type(None):
-                continue
-            try:
-                return _coerce(value, member, where)
-            except UserError:
-                continue
-        raise expected
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and type(value) is int:
-        return float(value)
-    if hint is not Any and (type(value) is not hint):
-        raise expected
-    return value
-
-
-def _words(hint: Any) -> str:
-    return getattr(hint, "__name__", None) if not get_args(hint) else str(hint).replace("typing.", "")
+        way_out = f"the suite has {known or 'none yet'}"
+    return replace(read_toml(path, "configuration file", way_out, config_type), config=path)

@@ -1,13 +1,11 @@
-"""Where things are, reading them by name, and writing them so that a kill or a full disk leaves the earlier file."""
+"""Where things are, and writing them so that a kill or a full disk leaves the earlier file."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from shared.errors import UserError
 
@@ -70,16 +68,6 @@ def atomic_write_all(files: dict[Path, bytes | str]) -> None:
         for temporary in temporaries.values():
             with suppress(OSError, ValueError):
                 temporary.unlink(missing_ok=True)
-
-
-def read_json(path: Path, kind: str, way_out: str) -> Any:
-    """The content of a JSON file. Raises `UserError`: the file, what it should be (`kind`), why not, and `way_out`."""
-    try:
-        return json.loads(Path(path).read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such {kind}; {way_out}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: damaged {kind} ({error}); {way_out}") from None
 
 
 def sha256_file(path: Path) -> str:

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from shared.errors import UserError
-from shared.paths import ROOT, read_json
+from shared.paths import ROOT
+from shared.schema import read_json
 
 SCHEMA = 1
 _NUMERAL = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?", re.ASCII)

@@ -19,13 +19,18 @@ from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from shared import verdict as verdicts
 from shared.errors import UserError
-from shared.paths import atomic_write, atomic_write_all, read_json, results_dir
+from shared.paths import atomic_write, atomic_write_all, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number, Published
+from shared.schema import read_json
+
+if TYPE_CHECKING:
+    from shared.data import ImageSet
+    from shared.models.identity import Identity
 
 SCHEMA = 1
 TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
@@ -53,6 +58,7 @@ class Record:
         self.results: dict[str, Any] = {}
         self.verdicts: list[verdicts.Verdict] = []
         self.lines: list[str] = []
+        self._discarded = False
         self._closing = ""
         self._figures: list[dict] = []
         self._tables: list[dict] = []
@@ -70,8 +76,12 @@ class Record:
         probe.unlink(missing_ok=True)
         return self
 
+    def discard(self) -> None:
+        """Write nothing at the end: for a process that only helps another one, or a run that was stopped on purpose."""
+        self._discarded = True
+
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if kind is None:
+        if kind is None and not self._discarded:
             self.write()
 
     # what the reader sees -------------------------------------------------------------------------------------------
@@ -127,6 +137,29 @@ class Record:
             {"name": name, "revision": revision, "weights_sha256": weights_sha256, "preprocessing": preprocessing,
              "stand_in": stand_in}
         )  # fmt: skip
+
+    def use_images(
+        self, images: ImageSet, name: str | None = None, split: str | None = None, count: int | None = None
+    ) -> None:
+        """`use_data` for an image set; name, split and count where they are not the set's own."""
+        self.use_data(
+            name or images.name,
+            split=split or images.split,
+            source=images.source,
+            images=len(images) if count is None else count,
+            fingerprint=images.fingerprint,
+            stand_in=images.stand_in,
+        )
+
+    def use_identity(self, identity: Identity, name: str | None = None, preprocessing: str | None = None) -> None:
+        """`use_model` for a model's identity; name and preprocessing where they are not the model's own."""
+        self.use_model(
+            name or identity.name,
+            revision=identity.revision,
+            weights_sha256=identity.weights_sha256,
+            preprocessing=preprocessing or identity.preprocessing,
+            stand_in=identity.stand_in,
+        )
 
     # what the report shows besides the verdicts -------------------------------------------------------------------
 

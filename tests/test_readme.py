@@ -89,8 +89,8 @@ def test_every_command_is_understood_by_its_script(call, monkeypatch):
         name = "shared.report.__main__"
     parsed = []
 
-    def understood(main, config_type, argv=None, parser=None):
-        parsed.append((parser or cli.parse)(config_type, arguments if argv is None else argv))
+    def understood(main, config_type, argv=None):
+        parsed.append(cli.parse(config_type, arguments if argv is None else argv))
         raise SystemExit(0)
 
     monkeypatch.chdir(ROOT)

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from papers.comparisons import evidence
 from papers.comparisons.machine import model_json
-from papers.comparisons.options import option, parse, positional
 from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, pair_of
 from papers.comparisons.report import Report
 from papers.comparisons.sources import Source, resolve
@@ -44,22 +43,32 @@ CANNOT_SHOW = (
 class Plan(cli.Common, Assumptions):
     """One model's check as JSON: layers, parameters, shapes, MACs, memory, GPU fit and cost."""
 
-    model: str = positional("a graph file, a built-in name, hf:<repository or folder>, timm:<name>")
-    length: int | None = option(None, "tokens of a text model from hf: (default: its longest sequence)")
+    model: str = cli.positional()
+    """a graph file, a built-in name, hf:<repository or folder>, timm:<name>"""
+    length: int | None = None
+    """tokens of a text model from hf: (default: its longest sequence)"""
 
 
 @dataclass
 class Compare(cli.Common, Assumptions):
     """Two models side by side."""
 
-    left: str = positional("a graph file, a built-in name, hf:<repository or folder>, timm:<name>")
-    right: str = positional("what is compared with it")
-    as_published: bool = option(False, "count and print as the comparison pages do, whatever is wrong with it")
-    markdown: bool = option(False, "print markdown in the pages' form")
-    json: bool = option(False, "print JSON with every count at full precision")
-    html: bool = option(False, "write one self-contained page into the results folder")
-    all_rows: bool = option(False, "print every row of repeated blocks")
-    length: int | None = option(None, "tokens of a text model from hf: (default: its longest sequence)")
+    left: str = cli.positional()
+    """a graph file, a built-in name, hf:<repository or folder>, timm:<name>"""
+    right: str = cli.positional()
+    """what is compared with it"""
+    as_published: bool = False
+    """count and print as the comparison pages do, whatever is wrong with it"""
+    markdown: bool = False
+    """print markdown in the pages' form"""
+    json: bool = False
+    """print JSON with every count at full precision"""
+    html: bool = False
+    """write one self-contained page into the results folder"""
+    all_rows: bool = False
+    """print every row of repeated blocks"""
+    length: int | None = None
+    """tokens of a text model from hf: (default: its longest sequence)"""
 
 
 def assumptions(config: Assumptions) -> Assumptions:
@@ -163,8 +172,8 @@ def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else argv
     command, config = COMMANDS.get(arguments[0], (None, None)) if arguments else (None, None)
     if command is not None:
-        cli.run(command, config, arguments[1:], parse)
-    cli.run(compare, Compare, arguments, parse)
+        cli.run(command, config, arguments[1:])
+    cli.run(compare, Compare, arguments)
 
 
 if __name__ == "__main__":

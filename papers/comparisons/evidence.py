@@ -7,7 +7,6 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from papers.comparisons.contradictions import contradictions
-from papers.comparisons.options import positional
 from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, cells, page_graph
 from papers.comparisons.report import Report
 from papers.comparisons.sources import BUILTIN_NAMES, Source
@@ -37,7 +36,8 @@ class Pages(cli.Common):
 class Zoo(cli.Common):
     """Every graph file of a folder: does it read and pass forward, and does its count meet the official one?"""
 
-    folder: str = positional("folder of graph files (*.json)")
+    folder: str = cli.positional()
+    """folder of graph files (*.json)"""
 
 
 @dataclass

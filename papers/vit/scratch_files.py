@@ -14,6 +14,7 @@ from typing import Any
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from shared import paths
 from shared.errors import UserError
+from shared.schema import read_json
 
 SCHEMA = 1
 RUN_FILE = re.compile(r"(ViT|ResNet)-\d+-seed\d+(-[\w-]+)?\.json")
@@ -30,7 +31,7 @@ def machine_file(folder: Path, run: Run) -> Path:
 
 def read_curve(path: Path) -> dict[str, Any]:
     """A run's curve, finished or not. UserError that names the file and what is wrong with it."""
-    content = paths.read_json(path, "curve", TRAIN_ANEW)
+    content = read_json(path, "curve", TRAIN_ANEW)
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise UserError(f"{path}: curve of schema {schema!r}, this version reads {SCHEMA}; {TRAIN_ANEW}")
@@ -74,7 +75,7 @@ def read_starts(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     way_out = "delete it: only the times of the run are lost"
-    content = paths.read_json(path, "note of the machine", way_out)
+    content = read_json(path, "note of the machine", way_out)
     wanted = {"seconds": int | float, "evaluation_seconds": int | float, "device": str, "threads": int}
     try:
         starts = content["starts"]

@@ -49,10 +49,11 @@ def test_defaults_then_file_then_command_line(tmp_path):
     [
         ("shotz = [1]", "unknown key 'shotz'; did you mean 'shots'?"),
         ("zzz = 1", "unknown key 'zzz'; known keys: results"),
-        ("shots = 5", "shots: expected tuple[int, ...], got 5"),
-        ('shots = ["one"]', "shots: expected int, got 'one'"),
-        ('mode = "c"', "mode: expected Literal['a', 'b'], got 'c'"),
+        ("shots = 5", "shots: expected list, got 5"),
+        ('shots = ["one"]', "shots/0: expected int, got 'one'"),
+        ('mode = "c"', "mode: expected one of 'a', 'b', got 'c'"),
         ("rate = true", "rate: expected float, got True"),
+        ("[names]\ny = 1", "names/y: expected str, got 1"),
         ("strict = 1", "strict: expected bool, got 1"),
         ('config = "x"', "unknown key 'config'"),
         ("rate = ", "not readable as TOML"),
@@ -81,6 +82,46 @@ def test_exit_codes(capsys):
     assert code(lambda config: Result(), ["--strict"], capsys)[0] == 1
     assert code(lambda config: 7, [], capsys)[0] == 7
     assert code(lambda config: None, ["--nonsense"], capsys)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--shotz", "1"], "unknown argument --shotz; did you mean --shots?"),
+        (["--mode", "c"], "argument --mode: invalid choice: 'c' (choose from 'a', 'b')"),
+        (["--rate", "fast"], "argument --rate: invalid float value: 'fast'"),
+        (["--shots", "1", "two"], "argument --shots: invalid int value: 'two'"),
+        (["stray"], "unknown argument stray"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_that_names_it(capsys, argv, says):
+    exit_code, out, err = code(lambda config: pytest.fail("ran"), argv, capsys)
+    assert exit_code == 2 and out == "" and err.startswith("error: ") and says in err and err.count("\n") == 1
+
+
+@dataclass
+class Positional(Config):
+    left: str = cli.positional()
+    """what to look at"""
+    loud: bool = True
+    """100 % of it
+    is said"""
+
+
+def test_names_and_options_mix_and_a_switch_can_be_turned_off():
+    config = cli.parse(Positional, ["--rate", "1", "x", "--no-loud", "--shots"])
+    assert (config.left, config.rate, config.loud, config.shots) == ("x", 1.0, False, ())
+    assert cli.parse(Positional, []).left == ""
+
+
+def test_help_has_the_description_the_texts_below_the_fields_and_the_defaults(capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.parse(Positional, ["--help"], doc="Reaches 50 % of it.")
+    out = " ".join(capsys.readouterr().out.split())
+    assert exit.value.code == 0 and "[left] [options] Reaches 50 % of it." in out
+    assert "left what to look at" in out and "--loud, --no-loud 100 % of it is said (default: True)" in out
+    assert "--shots [INT ...] (default: 1 2)" in out and "--mode {a,b}" in out
+    assert "exit with code 1 when a verdict differs" in out  # of a class that it inherits from
 
 
 def test_a_users_mistake_is_one_line_without_a_traceback(capsys):

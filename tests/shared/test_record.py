@@ -8,10 +8,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from shared.data import load_images
 from shared.errors import UserError
 from shared.provenance import git_state
 from shared.published import Number, Published
@@ -83,6 +85,31 @@ def test_a_failed_run_leaves_the_earlier_result(tmp_path):
         run(tmp_path, fail=True)
     assert (path.read_bytes(), path.with_suffix(".log").read_bytes()) == before
     assert sorted(p.name for p in path.parent.iterdir()) == ["run.json", "run.log"]
+
+
+def test_a_discarded_run_leaves_the_earlier_result(tmp_path):
+    path = run(tmp_path)
+    before = path.read_bytes()
+    with Record("toy", "run", results=tmp_path, quiet=True) as record:
+        record.say("stopped on purpose")
+        record.discard()
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in path.parent.iterdir()) == ["run.json", "run.log"]
+
+
+def test_images_and_models_are_named_with_all_that_decides_a_number(tmp_path):
+    images = load_images("digits")
+    identity = SimpleNamespace(name="m", revision="r", weights_sha256="w", preprocessing="own", stand_in=None)
+    with Record("toy", "origin", results=tmp_path, quiet=True) as record:
+        record.use_images(images)
+        record.use_images(images, name="other", split="part", count=7)
+        record.use_identity(identity)
+        record.use_identity(identity, name="n", preprocessing="squash")
+    origin = Record.load(tmp_path / "toy" / "origin.json")["provenance"]
+    whole = {"name": images.name, "split": images.split, "source": images.source, "images": len(images)}
+    whole |= {"fingerprint": images.fingerprint, "stand_in": images.stand_in}
+    assert origin["data"] == [whole, whole | {"name": "other", "split": "part", "images": 7}]
+    assert origin["models"] == [vars(identity), vars(identity) | {"name": "n", "preprocessing": "squash"}]
 
 
 def test_an_unwritable_folder_is_found_before_the_work(tmp_path):

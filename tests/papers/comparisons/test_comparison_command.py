@@ -264,7 +264,7 @@ def test_graph_comparisons_import_no_torch(tmp_path: Path) -> None:
         "from papers.comparisons.compare import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print(sorted({'torch', 'numpy', 'tyro', 'transformers'} & set(sys.modules)), file=sys.stderr)"
+        "print(sorted({'torch', 'numpy', 'transformers'} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.stderr.strip().endswith("[]")
