@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,34 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def show():
+    """`show(path, fragment="", **options)`: a local page as the system's Chromium shows it, as a Playwright page.
+
+    Its `errors` are what its console complained about, its `requests` the addresses that it asked for (a data: address
+    is in the page). options: `viewport`, `color_scheme`, `java_script_enabled` and others of a browser context.
+    """
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright here (pip install playwright)")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((path for name in names if (path := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("no Chromium here (apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=program, args=flags)
+
+        def show(path: Path, fragment: str = "", **options):
+            for context in browser.contexts:  # one page at a time
+                context.close()
+            page = browser.new_context(**options).new_page()
+            page.errors, page.requests = [], []
+            page.on("pageerror", lambda error: page.errors.append(str(error)))
+            page.on("console", lambda m: page.errors.append(m.text) if m.type in ("error", "warning") else None)
+            page.on("request", lambda r: None if r.url.startswith("data:") else page.requests.append(r.url))
+            page.goto(Path(path).resolve().as_uri() + fragment)
+            return page
+
+        yield show
+        browser.close()

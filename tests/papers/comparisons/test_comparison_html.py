@@ -7,8 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from papers.comparisons.pages import page_graph
 from papers.comparisons.report import Report
 from papers.comparisons.view_html import as_html
@@ -28,7 +26,6 @@ def load(name: str, path: Path):
 
 
 graphs = load("graphs_of_shared_tests", ROOT / "tests" / "shared" / "graphs.py")
-browser = load("browser_of_tests", ROOT / "tests" / "browser.py")
 
 
 def page(*names: str) -> str:
@@ -85,25 +82,24 @@ def test_the_drawing_has_a_box_a_layer_and_its_edges() -> None:
     assert "× 4</text>" in folded
 
 
-@pytest.mark.skipif(browser.chromium() is None, reason="chromium is not installed")
-def test_the_page_in_a_browser(tmp_path: Path) -> None:
+def test_the_page_in_a_browser(tmp_path: Path, show) -> None:
     files = {"pair": page("bert-base", "t5-small"), "nasty": nasty()}
     models = tuple(measure(parse(graphs.block(blocks=blocks), "f")) for blocks in (3, 5))
     files["folded"] = as_html(Report(models), {})
     for name, text in files.items():
         (tmp_path / f"{name}.html").write_text(text)
-    with browser.Browser() as b:
-        for name in files:
-            for width in (360, 1280):
-                b.open(tmp_path / f"{name}.html", width=width, dark=width == 360)
-                assert b.errors == []
-                assert b.requests == [(tmp_path / f"{name}.html").as_uri()]
-                assert b.run("document.documentElement.scrollWidth") <= width
-        hidden = "[...document.querySelectorAll('tr.again')].filter(e => e.offsetParent !== null).length"
-        b.open(tmp_path / "folded.html")
-        assert b.run(hidden) == 0
-        b.run("document.getElementById('every').click()")
-        assert b.run(hidden) == 18
-        assert b.run("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(250, 249, 246)"
-        b.open(tmp_path / "folded.html", dark=True)
-        assert b.run("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(21, 23, 26)"
+    for name in files:
+        for width in (360, 1280):
+            scheme = "dark" if width == 360 else "light"
+            shown = show(tmp_path / f"{name}.html", viewport={"width": width, "height": 800}, color_scheme=scheme)
+            assert shown.errors == []
+            assert shown.requests == [(tmp_path / f"{name}.html").as_uri()]
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    hidden = "[...document.querySelectorAll('tr.again')].filter(e => e.offsetParent !== null).length"
+    shown = show(tmp_path / "folded.html")
+    assert shown.evaluate(hidden) == 0
+    shown.click("#every")
+    assert shown.evaluate(hidden) == 18
+    background = "getComputedStyle(document.body.parentElement).backgroundColor"
+    assert shown.evaluate(background) == "rgb(250, 249, 246)"
+    assert show(tmp_path / "folded.html", color_scheme="dark").evaluate(background) == "rgb(21, 23, 26)"
