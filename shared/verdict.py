@@ -15,10 +15,11 @@ The tolerance is a sum of a rounding term and a statistical term, each printed:
     published_std^2/n   the publication's own spread over n repeats, as the variance of their mean (if it prints one)
     measured_std^2/n'   the same of our repeats
     p(100-p)/N          a percentage's binomial variance on the publication's N test images, and on our N' (each
-                        side's number stands in for the other's where only one is known)
+                        side's number stands in for the other's where only one is known); N^2 p(1-p)/N for a
+                        count of images among them
 
-A deterministic number (a count, arithmetic on a table) has no statistical term. A term that is not known is left out,
-never guessed. `Number.tolerance` overrides the rule for one number and needs `Number.tolerance_reason`.
+A deterministic number (a count of parameters, arithmetic on a table) has no statistical term. A term that is not known
+is left out, never guessed. `Number.tolerance` overrides the rule for one number and needs `Number.tolerance_reason`.
 """
 
 from __future__ import annotations
@@ -169,6 +170,9 @@ def tolerance_terms(
     if theirs and number.unit == "%":
         p = min(max(number.value, 0.0), 100.0)
         variances["binomial"] = p * (100 - p) * (1 / theirs + 1 / ours)
+    elif theirs and number.unit == "images":
+        p = min(number.value / theirs, 1.0)  # a count among them
+        variances["binomial"] = theirs**2 * p * (1 - p) * (1 / theirs + 1 / ours)
     total = math.sqrt(sum(variances.values()))
     if total > 0:
         # the statistical term is Z times the root of a sum of squares; its parts are shown in proportion to variance

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,13 +15,11 @@ import torch
 from PIL import Image
 from scipy.stats import binomtest
 
-from papers.vit import top5_lines as lines
-from papers.vit import top5_report, top5_run
-from papers.vit import top5_scoring as scoring
-from papers.vit.top5_gallery import Card, draw_cards, draw_sheet
-from papers.vit.top5_run import Classifier, Way, origin_groups
-from papers.vit.top5_scoring import Scores, count, draw, map_classes, score
-from papers.vit.vit_part4_top5 import Config
+from papers.vit import vit_part4_top5 as script
+from papers.vit.part4 import scoring
+from papers.vit.part4.gallery import Card, draw_cards, draw_sheet
+from papers.vit.part4.scoring import Scores, count, draw, map_classes, score
+from papers.vit.vit_part4_top5 import Classifier, Config, Way
 from shared import cli, models
 from shared.data import load_images
 from shared.device import Choice
@@ -83,7 +83,7 @@ def plant(label: np.ndarray, wrong: int, forgiven: int, rows: dict[int, tuple[st
     rank = np.ones(n, np.int64)
     rank[:wrong] = 7
     rank[:forgiven] = 2
-    short_names = [scoring.short(name) for name in NAMES]
+    short_names = [scoring.first_name(name) for name in NAMES]
     for i, (guess, place) in (rows or {}).items():
         top[i, 0], rank[i] = short_names.index(guess), place
     for i in np.flatnonzero(rank <= 5):
@@ -120,14 +120,14 @@ def article_run() -> tuple[list[Classifier], Images]:
     ]:
         scores = plant(own[labels_], wrong, forgiven, rows if "large" in spec else None)
         way = Way("own", "planted", images, scores, count(scores))
-        found.append(Classifier(spec, top5_run.PRINTED_NAMES[spec], identity(), own, CPU, [way]))
+        found.append(Classifier(spec, script.PRINTED_NAMES[spec], identity(), own, CPU, [way]))
     return found, images
 
 
 def test_planted_counts_give_the_articles_log_char_for_char(published_log, tmp_path: Path) -> None:
     found, images = article_run()
     with Record("vit", "top5", config=Config(), results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(), found, [images], [])
+        script.tell(record, Config(), found, [images], [])
     log = [line for line in (tmp_path / "vit" / "top5.log").read_text().split("\n") if line]
     article = published_log("vit_part4_top5")
     assert log[: len(article)] == article
@@ -143,7 +143,7 @@ def test_one_image_off_agrees_within_the_binomial_tolerance_and_a_fifth_off_diff
         scores = plant(c.headline.scores.label, wrong, c.headline.counts.forgiven)
         c.ways = [Way("own", "planted", images, scores, count(scores))]
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(gallery="none"), found, [images], [])
+        script.tell(record, Config(gallery="none"), found, [images], [])
     verdicts = {v.id: v for v in record.verdicts}
     assert verdicts["Imagenette/ViT-B/16/top-1"].verdict == "agrees"
     near = verdicts["Imagenette/ViT-B/16/top-1 wrong"]
@@ -159,7 +159,7 @@ def test_a_stand_in_is_not_comparable_and_the_other_models_are_not_run(tmp_path:
     lite = found[2]
     lite.spec, lite.name, lite.identity = "wheel:x", "Lite", identity(stand_in="a stand-in")
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(stands_for="ResNet-50", gallery="none"), [lite], [images], [])
+        script.tell(record, Config(stands_for="ResNet-50", gallery="none"), [lite], [images], [])
     kinds = {v.id: v.verdict for v in record.verdicts}
     assert {kind for id, kind in kinds.items() if "ResNet-50" in id} == {"not comparable"}
     assert {kind for id, kind in kinds.items() if "ResNet-50" not in id} == {"not run"}
@@ -170,7 +170,7 @@ def test_other_images_than_imagenettes_make_no_verdict(tmp_path: Path) -> None:
     found, images = article_run()
     images.name = "mine"
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        top5_report.tell(record, Config(gallery="none"), found, [images], [])
+        script.tell(record, Config(gallery="none"), found, [images], [])
     assert {v.verdict for v in record.verdicts} == {"not run"}
     assert "article's command list" not in "\n".join(record.lines)
 
@@ -184,17 +184,18 @@ def test_the_published_file_holds_the_articles_numbers(shared_folder: Path) -> N
     for file, label, top1, rank in source["examples"]["rows"]:
         assert published[f"eight images/{file}/top-1"].printed == top1
         assert published[f"eight images/{file}/rank of the label"].value == rank
-        assert label in {scoring.short(NAMES[WNIDS.index(file[:9])])}
+        assert label in {scoring.first_name(NAMES[WNIDS.index(file[:9])])}
 
 
 def test_few_or_no_candidates_are_said() -> None:
-    label = np.array([0, 0, 1])
-    scores = plant(label, 2, 2)
-    files = ["b.JPEG", "a.JPEG", "c.JPEG"]
-    few = lines.examples_lines("M", scores, draw(files, np.array([0, 1]), 8, 3), 2, 3, files, NAMES)
+    scores = plant(np.array([0, 0, 1]), 2, 2)
+    images = Images(["b.JPEG", "a.JPEG", "c.JPEG"], np.array([0, 0, 1]))
+    way = Way("own", "planted", images, scores, count(scores))
+    shown = Classifier("m", "M", identity(), np.array([0, 1]), CPU, [way])
+    few = script.drawn_lines(shown, draw(images.names, np.array([0, 1]), 8, 3), 2, 3)
     assert few[0].endswith("(all 2 there are):")
     assert [line.split()[0] for line in few[1:]] == ["a.JPEG", "b.JPEG"]
-    assert lines.examples_lines("M", scores, [], 0, 3, files, NAMES) == [
+    assert script.drawn_lines(shown, [], 0, 3) == [
         "  M, pictures whose top-1 is not the label but whose top-5 contains it (there is none):"
     ]
 
@@ -212,13 +213,13 @@ def test_scores_follow_the_definition_ties_included() -> None:
     rng = np.random.default_rng(0)
     logits = rng.integers(0, 12, (200, 40)).astype(np.float32)  # few values: ties everywhere
     label = rng.integers(0, 40, 200)
-    few = np.array([31, 4, 17])
-    scores = score(logits, label, few)
+    subset = np.array([31, 4, 17])
+    scores = score(logits, label, subset)
     for i in range(200):
         order, rank = naive(logits[i], label[i])
         assert scores.top[i].tolist() == order[:5]
         assert scores.rank[i] == rank
-        assert scores.best_of_few[i] == next(k for k in order if k in few)
+        assert scores.best_of_subset[i] == next(k for k in order if k in subset)
         near, own = logits[i][order[:6]], logits[i, label[i]]
         assert scores.tied[i] == (len(set(near)) < 6 or (logits[i] == own).sum() > 1)
     share = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum(1, keepdims=True)
@@ -249,10 +250,10 @@ def test_a_tie_for_the_fifth_place_counts() -> None:
 
 def test_batches_join_to_the_same_scores() -> None:
     rng = np.random.default_rng(1)
-    logits, label, few = rng.normal(size=(50, 30)).astype(np.float32), rng.integers(0, 30, 50), np.arange(5)
-    whole = score(logits, label, few)
-    parts = Scores.join([score(logits[s], label[s], few) for s in (slice(0, 7), slice(7, 50))])
-    for name in ("label", "top", "probability", "rank", "best_of_few", "tied"):
+    logits, label, subset = rng.normal(size=(50, 30)).astype(np.float32), rng.integers(0, 30, 50), np.arange(5)
+    whole = score(logits, label, subset)
+    parts = Scores.join([score(logits[s], label[s], subset) for s in (slice(0, 7), slice(7, 50))])
+    for name in ("label", "top", "probability", "rank", "best_of_subset", "tied"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
 
 
@@ -276,7 +277,7 @@ def test_a_permuted_label_list_gives_the_same_answers_by_wnid() -> None:
     permuted = score(logits[:, order], moved[truth], moved)
     assert [[wnids[k] for k in row] for row in permuted.top] == [[WNIDS[k] for k in row] for row in plain.top]
     np.testing.assert_array_equal(permuted.rank, plain.rank)
-    np.testing.assert_array_equal(order[permuted.best_of_few], plain.best_of_few)
+    np.testing.assert_array_equal(order[permuted.best_of_subset], plain.best_of_subset)
 
 
 @pytest.mark.parametrize(
@@ -304,22 +305,25 @@ def test_classes_of_one_name_are_told_apart_by_wnid() -> None:
     own = map_classes("m", WNIDS, "d", [WNIDS[bird]])
     scores = score(logits, own[[0]], own)
     assert (scores.right[0], scores.rank[0]) == (False, 2)  # a "crane", but not this one
-    telling = scoring.telling_names(NAMES, WNIDS)
-    assert telling[bird] == f"crane ({WNIDS[bird]})"
-    assert telling[0] == "tench"
-    row = scoring.by_class(scores, own)[0]
-    assert lines.class_rows([row], telling)[0][-1] == f"crane ({WNIDS[machine]}) 1"
-    assert sum("maillot (" in name for name in telling) == 2
+    names = scoring.distinct_names(NAMES, WNIDS)
+    assert names[bird] == f"crane ({WNIDS[bird]})"
+    assert names[0] == "tench"
+    rows = script.class_rows(scoring.by_class(scores, own, NAMES, WNIDS))
+    assert rows[0][-1] == f"crane ({WNIDS[machine]}) 1"
+    assert sum("maillot (" in name for name in names) == 2
 
 
 def test_confusions_are_ordered_by_count_then_index() -> None:
     label = np.zeros(9, np.int64)
     scores = plant(label, 8, 0)
     scores.top[:8, 0] = [7, 7, 3, 3, 9, 5, 5, 5]
-    row = scoring.by_class(scores, np.array([0, 1]))
-    assert row[0].confusions == [(5, 3), (3, 2), (7, 2)]
-    assert (row[0].images, row[0].top1, row[0].top5, row[0].of_few) == (9, 1, 1, 9)
-    assert lines.class_rows(row[1:], NAMES) == [["goldfish, Carassius auratus", "0", "-", "-", "-", "none"]]
+    rows = scoring.by_class(scores, np.array([0, 1]), NAMES, WNIDS)
+    names = scoring.distinct_names(NAMES, WNIDS)
+    frequent = [(names.index(wrong["class"]), wrong["images"]) for wrong in rows[0]["wrong top-1"]]
+    assert frequent == [(5, 3), (3, 2), (7, 2)]
+    assert list(rows[0].values())[:-1] == ["tench", "n01440764", 9, 1, 1, 9]
+    assert list(rows[0])[2:6] == ["images", "top-1", "top-5", "top-1 among the data set's classes"]
+    assert script.class_rows(rows[1:]) == [["goldfish", "0", "-", "-", "-", "none"]]
 
 
 # ------------------------------------------------------------------------------------------------ the draw, the origins
@@ -350,26 +354,28 @@ def test_no_such_draw_gives_the_articles_rows(data_mirror: Path) -> None:
     assert fits(np.random.default_rng(3).choice(499, 8, replace=False))
 
 
-def test_origins_and_their_intervals() -> None:
-    assert [scoring.origin(name) for name in ("ILSVRC2012_val_00000293.JPEG", "n02102040_880.JPEG", "cat.png")] == [
-        "validation", "training", "unknown",
-    ]  # fmt: skip
+def test_origins_and_their_intervals(tmp_path: Path) -> None:
+    names = "ILSVRC2012_val_00000293.JPEG", "n02102040_880.JPEG", "cat.png"
+    assert tuple(scoring.origin(name) for name in names) == scoring.ORIGINS
     scores = plant(np.array([1, 2, 3]), 1, 1)
     images = Images(["n02102040_1.JPEG", "n02102040_2.JPEG", "mine.png"], np.array([1, 2, 3]))
-    groups = origin_groups(Way("own", "p", images, scores, count(scores)))
-    assert [(what, counts.images if counts else 0) for what, counts in groups] == [
-        ("all", 3), ("ImageNet validation, not seen", 0), ("ImageNet training, seen", 2), ("origin unknown", 1),
-    ]  # fmt: skip
-    rows = lines.origin_rows(groups)
-    assert rows[1] == ["ImageNet validation, not seen", "0", "-", "-"]
-    assert rows[2] == ["ImageNet training, seen", "2", "50.00% (9.45 to 90.55)", "100.00% (34.24 to 100.00)"]
+    way = Way("own", "planted", images, scores, count(scores))
+    images_of = {"all": 3, "ImageNet validation, not seen": 0, "ImageNet training, seen": 2, "origin unknown": 1}
+    assert {part: counts.images for part, counts in script.by_origin(way).items()} == images_of
+    known = replace(way, images=replace(images, names=["n02102040_1.JPEG"] * 3))
+    assert list(script.by_origin(known)) == list(images_of)[:3]
+    with Record("vit", "top5", results=tmp_path, quiet=True) as record:
+        script.tell_seen(record, [Classifier("m", "M", identity(), np.array([1, 2, 3]), CPU, [way])])
+    rows = record.as_json()["tables"][0]["rows"]
+    assert rows[1] == ["M", "ImageNet validation, not seen", "0", "-", "-"]
+    assert rows[2] == ["M", "ImageNet training, seen", "2", "50.00% (9.45 to 90.55)", "100.00% (34.24 to 100.00)"]
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (82, 134), (348, 500), (3333, 3925), (1, 3)])
 def test_wilson_equals_scipys(hits: int, n: int) -> None:
     expected = binomtest(hits, n).proportion_ci(0.95, method="wilson")
     assert wilson(hits, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
-    assert lines.share(hits, n) == f"{100 * hits / n:.2f}% ({100 * expected.low:.2f} to {100 * expected.high:.2f})"
+    assert script.share(hits, n) == f"{100 * hits / n:.2f}% ({100 * expected.low:.2f} to {100 * expected.high:.2f})"
 
 
 # -------------------------------------------------------------------------------------------------------- the images
@@ -443,11 +449,9 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def run(tiny: dict, *more: str) -> int:
-    from papers.vit.vit_part4_top5 import main
-
     arguments = ["--models", "a/tiny", "--data", tiny["data"], "--results", tiny["results"], "--device", "cpu", *more]
     with pytest.raises(SystemExit) as exit_:
-        cli.run(main, Config, [*arguments, "--dtype", "float32"])
+        cli.run(script.main, Config, [*arguments, "--dtype", "float32"])
     return exit_.value.code
 
 
@@ -504,6 +508,19 @@ def test_a_users_mistake_is_one_line_and_code_2(tiny: dict, capsys: pytest.Captu
     assert "its head has 10 classes" in error[1]
 
 
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        (ROOT, ["papers/vit/vit_part4_top5.py"]),
+        (ROOT / "papers" / "vit", ["vit_part4_top5.py"]),
+        (ROOT, ["-m", "papers.vit.vit_part4_top5"]),
+    ],
+)
+def test_the_script_starts_from_the_root_from_its_folder_and_as_a_module(folder: Path, command: list[str]) -> None:
+    done = subprocess.run([sys.executable, *command, "--help"], cwd=folder, capture_output=True, text=True, check=True)
+    assert "gallery-of" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["top5", "top5-offline"])
 def test_the_configurations_parse(name: str) -> None:
     config = cli.read_config(Config, ROOT / "configs" / "vit" / f"{name}.toml")
@@ -517,12 +534,10 @@ def test_the_configurations_parse(name: str) -> None:
 
 @pytest.mark.slow
 def test_the_offline_run_ends_in_the_committed_numbers(data_mirror: Path, monkeypatch, tmp_path: Path) -> None:
-    from papers.vit.vit_part4_top5 import main
-
     committed = Record.load(ROOT / "results" / "vit" / "top5-offline.json")
     monkeypatch.setenv("PAPERS_DATA", str(data_mirror))
     with pytest.raises(SystemExit) as exit_:
-        cli.run(main, Config, ["--config", "configs/vit/top5-offline.toml", "--results", str(tmp_path)])
+        cli.run(script.main, Config, ["--config", "configs/vit/top5-offline.toml", "--results", str(tmp_path)])
     assert exit_.value.code == 0
     again = Record.load(tmp_path / "vit" / "top5-offline.json")
     assert [d["fingerprint"] for d in again["provenance"]["data"]] == [

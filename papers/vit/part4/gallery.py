@@ -121,14 +121,10 @@ def _fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
 
 
 def _save(canvas: Image.Image, path: Path) -> Path:
-    data = _png(canvas)
-    if len(data) > LIMIT:
-        data = _png(canvas.quantize(256, method=Image.Quantize.MEDIANCUT))
-    atomic_write(path, data)
-    return path
-
-
-def _png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, format="png")
-    return buffer.getvalue()
+    canvas.save(buffer, "png")
+    if buffer.tell() > LIMIT:
+        buffer = io.BytesIO()
+        canvas.quantize(256, method=Image.Quantize.MEDIANCUT).save(buffer, "png")
+    atomic_write(path, buffer.getvalue())
+    return path

@@ -1,9 +1,11 @@
-"""Scores over all classes of a classifier, by class index and never by name: pure functions on arrays.
+"""Which class a classifier answers, where it ranks the label, and how often it is right: functions on arrays of logits.
 
-A class of the data set meets a class of the model through its wnid (WordNet's number of the noun, `n01440764`), because
-names do not tell classes apart: ImageNet has two classes "crane" and two whose short name is "maillot".
+A class of the data set is found in the model's list of labels by its wnid (WordNet's number of the noun, such as
+`n01440764`) and never by its name: ImageNet has two classes "crane" and two whose first name is "maillot".
 
-Equal logits are put in order by the class index, the lower one first, and the images where that decided are counted.
+Equal logits are ordered by class index, the lower one first, and the images where that decided are counted. Equal means
+the same number to the last bit: logits are float32, whose neighbours lie 6e-8 of their size apart, so a margin as small
+as that of `shared.ridge.predict` (1e-9) would find no further ties near the top.
 """
 
 from __future__ import annotations
@@ -21,25 +23,24 @@ from shared.errors import UserError
 
 IMAGENET_CLASSES = 1000
 TOP = 5
+OF_SUBSET = "top-1 among the data set's classes"
+ORIGINS = NOT_SEEN, SEEN, UNKNOWN = "ImageNet validation, not seen", "ImageNet training, seen", "origin unknown"
 _WNID = re.compile(r"n\d{8}")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a classifier says about n images. A class is its index in the classifier's own list of labels."""
+    """What a classifier says about n images. A class is its index in the classifier's own list of labels.
 
-    label: np.ndarray
-    """int64 [n], the right class"""
-    top: np.ndarray
-    """int64 [n, 5], the five best classes, best first"""
-    probability: np.ndarray
-    """float64 [n, 5], their softmax over all classes"""
-    rank: np.ndarray
-    """int64 [n], the place of the right class among all, 1 is the best"""
-    best_of_few: np.ndarray
-    """int64 [n], the best among the data set's own classes"""
-    tied: np.ndarray
-    """bool [n], equal logits: the index decided an order among the five best or the place of the label"""
+    `subset` is the data set's own classes: 10 of ImageNet's 1,000 on Imagenette.
+    """
+
+    label: np.ndarray  # int64 [n], the right class
+    top: np.ndarray  # int64 [n, 5], the five best classes, best first
+    probability: np.ndarray  # float64 [n, 5], their softmax over all classes
+    rank: np.ndarray  # int64 [n], the place of the right class among all, 1 is the best
+    best_of_subset: np.ndarray  # int64 [n], the best among the data set's own classes
+    tied: np.ndarray  # bool [n], equal logits: the index decided an order among the five best or the label's rank
 
     def __len__(self) -> int:
         return len(self.label)
@@ -60,18 +61,18 @@ class Scores:
 
     @property
     def forgiven(self) -> np.ndarray:
-        """bool [n]: top-1 is not the label, but one of the four after it is."""
+        """bool [n]: top-1 is not the label, but one of the four after it is, so top-5 counts the image as right."""
         return (self.top[:, 1:] == self.label[:, None]).any(1)
 
     @property
-    def right_of_few(self) -> np.ndarray:
+    def right_of_subset(self) -> np.ndarray:
         """bool [n]: the label is the best among the data set's own classes."""
-        return self.best_of_few == self.label
+        return self.best_of_subset == self.label
 
 
-def score(logits: np.ndarray, label: np.ndarray, few: np.ndarray) -> Scores:
+def score(logits: np.ndarray, label: np.ndarray, subset: np.ndarray) -> Scores:
     """Scores from finite logits, float [n, classes], the labels' classes, int [n], the data set's own, int [k]."""
-    logits, label, few = np.asarray(logits), np.asarray(label, np.int64), np.asarray(few, np.int64)
+    logits, label, subset = np.asarray(logits), np.asarray(label, np.int64), np.asarray(subset, np.int64)
     rows = np.arange(len(logits))
     # argmax returns the first of equal values, so repeating it breaks ties by index. The sixth shows a tie at the edge.
     left = logits.astype(np.float64)
@@ -84,23 +85,24 @@ def score(logits: np.ndarray, label: np.ndarray, few: np.ndarray) -> Scores:
     highest = values[:, :1]
     total = np.exp(logits - highest).sum(1, keepdims=True)
 
+    # The label's rank: 1, plus the classes with a higher logit, plus those with an equal one and a lower index.
     own = logits[rows, label][:, None]
     same = logits == own
     earlier = np.arange(logits.shape[1]) < label[:, None]
-    few = np.sort(few)  # so that a tie among the few is broken by index too
+    subset = np.sort(subset)  # so that argmax breaks a tie among these by index too
     return Scores(
         label=label,
         top=best[:, :TOP],
         probability=np.exp(values[:, :TOP] - highest) / total,
         rank=1 + (logits > own).sum(1) + (same & earlier).sum(1),
-        best_of_few=few[logits[:, few].argmax(1)],
+        best_of_subset=subset[logits[:, subset].argmax(1)],
         tied=(values[:, 1:] == values[:, :-1]).any(1) | (same.sum(1) > 1),
     )
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Images by outcome: top-1 right, label in the top five though not first, the rest."""
+    """Images by outcome: top-1 right, label in the top five though not first (forgiven), the rest."""
 
     images: int
     right: int
@@ -109,8 +111,13 @@ class Counts:
 
     @property
     def wrong(self) -> int:
-        """Top-1 is not the label."""
+        """Images whose top-1 is not the label."""
         return self.images - self.right
+
+    @property
+    def in_top5(self) -> int:
+        """Images whose label is among the five best."""
+        return self.right + self.forgiven
 
     @property
     def top1(self) -> float:
@@ -120,7 +127,14 @@ class Counts:
     @property
     def top5(self) -> float:
         """Percent."""
-        return 100 * (self.right + self.forgiven) / self.images
+        return 100 * self.in_top5 / self.images
+
+    def as_json(self) -> dict[str, float]:
+        """The outcomes and percents under the names that the results have."""
+        if self.images == 0:
+            return {"images": 0}
+        outcomes = {"right": self.right, "wrong, label in the top 5": self.forgiven, "rest": self.rest}
+        return {"images": self.images, **outcomes, "top-1": self.top1, "top-5": self.top5}
 
 
 def count(scores: Scores) -> Counts:
@@ -143,8 +157,8 @@ def map_classes(model: str, label_wnids: Sequence[str], data: str, class_ids: Se
         what = f"class {strangers[0]!r} is not a wnid such as n01440764" if strangers else "it has no classes"
         raise UserError(f"data {data}: {what}; use imagenette or a folder whose sub-folders are wnids")
     if len(label_wnids) != IMAGENET_CLASSES:
-        which = {0: "no list of labels", 21841: "21,841 classes (ImageNet-21k)", 21843: "21,843 classes (ImageNet-21k)"}
-        has = which.get(len(label_wnids), f"{len(label_wnids):,} classes")
+        has = f"{len(label_wnids):,} classes" if label_wnids else "no list of labels"
+        has += " (ImageNet-21k)" if len(label_wnids) in (21841, 21843) else ""
         raise UserError(
             f"model {model}: its head has {has}; top-1 and top-5 are over ImageNet-1k's 1,000 classes only, and a "
             f"choice among more or fewer is another question: {out}"
@@ -171,54 +185,46 @@ def draw(names: Sequence[str], candidates: np.ndarray, k: int, seed: int) -> lis
     return [ordered[place] for place in sorted(places)]
 
 
-@dataclass(frozen=True)
-class ClassScore:
-    """One class of the data set: images, how many are right by three rules, the most frequent wrong top-1."""
+def by_class(scores: Scores, subset: np.ndarray, names: Sequence[str], wnids: Sequence[str]) -> list[dict]:
+    """One row for each class index of `subset`, int [k], in that order, as the results have it.
 
-    index: int
-    images: int
-    top1: int
-    top5: int
-    of_few: int
-    confusions: list[tuple[int, int]]
-    """(class index, images), most frequent first, equal ones by index"""
-
-
-def by_class(scores: Scores, few: np.ndarray, confusions: int = 3) -> list[ClassScore]:
-    """One row for each class index of `few`, in that order."""
+    class, wnid; images, and how many of them are right by three rules; the three most frequent wrong top-1. names and
+    wnids are the classifier's list of labels.
+    """
+    names = distinct_names(names, wnids)
     rows = []
-    for index in (int(i) for i in few):
+    for index in subset.tolist():
         mine = scores.take(scores.label == index)
         wrong = Counter(mine.top[~mine.right, 0].tolist())
-        frequent = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))[:confusions]
+        frequent = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))[:3]  # equally frequent ones by index
         rows.append(
-            ClassScore(
-                index, len(mine), int(mine.right.sum()), int((mine.rank <= TOP).sum()), int(mine.right_of_few.sum()),
-                frequent,
-            )
-        )  # fmt: skip
+            {
+                "class": names[index],
+                "wnid": wnids[index],
+                "images": len(mine),
+                "top-1": int(mine.right.sum()),
+                "top-5": int((mine.rank <= TOP).sum()),
+                OF_SUBSET: int(mine.right_of_subset.sum()),
+                "wrong top-1": [{"class": names[k], "images": n} for k, n in frequent],
+            }
+        )
     return rows
 
 
-ORIGINS = ("validation", "training", "unknown")
-
-
 def origin(name: str) -> str:
-    """ImageNet's part that an image comes from, told by its file name: `validation`, `training` or `unknown`."""
+    """One of ORIGINS: which part of ImageNet an image comes from, told by its file name."""
     if name.startswith("ILSVRC2012_val_"):
-        return "validation"
-    return "training" if re.match(r"n\d{8}_\d+\.", name) else "unknown"
+        return NOT_SEEN
+    return SEEN if re.match(r"n\d{8}_\d+\.", name) else UNKNOWN
 
 
-def short(name: str) -> str:
-    """A class's name cut at the first comma, as the article prints it."""
+def first_name(name: str) -> str:
+    """A class's name cut at the first comma, as the article prints it: `tench, Tinca tinca` is `tench`."""
     return name.split(",")[0]
 
 
-def telling_names(names: Sequence[str], wnids: Sequence[str]) -> list[str]:
-    """Short names; where two classes share one, the wnid follows in brackets."""
-    shared = Counter(short(name) for name in names)
-    return [
-        f"{short(name)} ({wnid})" if shared[short(name)] > 1 else short(name)
-        for name, wnid in zip(names, wnids, strict=True)
-    ]
+def distinct_names(names: Sequence[str], wnids: Sequence[str]) -> list[str]:
+    """First names; where two classes share one, the wnid follows in brackets."""
+    first = [first_name(name) for name in names]
+    times = Counter(first)
+    return [f"{name} ({wnid})" if times[name] > 1 else name for name, wnid in zip(first, wnids, strict=True)]
