@@ -84,11 +84,13 @@ class Config(cli.Common):
     gallery_of: str = "google/vit-large-patch16-224"
     """whose images are drawn and shown; the first model where this one is not run"""
     seed: int = 3
-    """of the draw"""
+    """decides which images are drawn"""
     stands_for: str = ""
     """the article's model that the first model stands in for: its lines become `not comparable`"""
     device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps"""
     dtype: str = "auto"
+    """auto, float32, float16 or bfloat16"""
     cache: bool = True
     """keep logits on disk for the next run"""
     experiment: str = "top5"
@@ -126,6 +128,11 @@ class Classifier:
     def labels(self) -> list[str]:
         """The names of its classes as the article prints them."""
         return [scoring.first_name(name) for name in self.identity.label_names]
+
+    def answer(self, i: int) -> tuple[str, str, int]:
+        """For image `i` of the headline: its label, the top-1, and the label's rank."""
+        scores = self.headline.scores
+        return self.labels[scores.label[i]], self.labels[scores.top[i, 0]], int(scores.rank[i])
 
     @functools.cached_property
     def classes(self) -> list[dict]:
@@ -173,13 +180,10 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
         name = PRINTED_NAMES.get(spec, identity.name)
         classifiers.append(Classifier(spec, name, identity, subset, models.computed_in(identity, choice)))
     total = sum(map(len, sets))
-    print(
-        f"{len(classifiers)} classifier(s), {len(config.ways)} way(s) in, {total:,} images: up to "
-        f"{len(classifiers) * len(config.ways) * total:,} forward passes on {choice.name} in {choice.dtype_name}, "
-        "less what is cached",
-        file=sys.stderr,  # for whoever waits, not for the log
-        flush=True,
-    )
+    passes = len(classifiers) * len(config.ways) * total
+    cost = f"up to {passes:,} forward passes on {choice.name} in {choice.dtype_name}, less what is cached"
+    what = f"{len(classifiers)} classifier(s), {len(config.ways)} way(s) to enter the network, {total:,} images"
+    print(f"{what}: {cost}", file=sys.stderr, flush=True)  # for the person who waits, not for the log
     notes: list[str] = []
     for classifier in classifiers:
         run(classifier, config, sets, notes)
@@ -279,14 +283,13 @@ def tell_origin(record: Record, classifiers: list[Classifier], sets: list[ImageS
 
 def drawn_lines(shown: Classifier, drawn: Sequence[int], candidates: int, seed: int) -> list[str]:
     """The drawn images, as the article prints them. `drawn` are rows of the headline's scores, out of `candidates`."""
-    scores, files = shown.headline.scores, shown.headline.images.names
     how = f"{len(drawn)} picked at random, seed {seed}"
     if len(drawn) == candidates:
         how = "there is none" if candidates == 0 else f"all {candidates} there are"
     lines = [f"  {shown.name}, pictures whose top-1 is not the label but whose top-5 contains it ({how}):"]
     for i in drawn:
-        label, best = shown.labels[scores.label[i]], shown.labels[scores.top[i, 0]]
-        lines.append(f"    {files[i]:28} label: {label:16} top-1: {best:22} label at rank {scores.rank[i]}")
+        label, best, rank = shown.answer(i)
+        lines.append(f"    {shown.headline.images.names[i]:28} label: {label:16} top-1: {best:22} label at rank {rank}")
     return lines
 
 
@@ -398,25 +401,23 @@ def tell_ways(record: Record, classifiers: list[Classifier]) -> None:
 
 def tell_article_images(record: Record, config: Config, shown: Classifier, published: Published) -> None:
     """The article's eight images (there ViT-L/16's), as the classifier shown here sees them."""
-    images, scores = shown.headline.images, shown.headline.scores
-    place = {name: i for i, name in enumerate(images.names)}
-    rows = [place[file] for file in printed_files(published) if file in place]
+    names = shown.headline.images.names
+    rows = [names.index(file) for file in printed_files(published) if file in names]
     if not rows:
         return
     record.section(f"the eight images that the article shows (there ViT-L/16's), as {shown.name} sees them")
     columns = ["image", "label", "ViT-L/16's top-1", "label at rank", f"top-1 of {shown.name}", "label at rank"]
     table = []
     for i in rows:
-        printed = [published[f"eight images/{images.names[i]}/{what}"] for what in ("top-1", "rank of the label")]
-        label, best = shown.labels[scores.label[i]], shown.labels[scores.top[i, 0]]
-        table.append([images.names[i], label, *(number.printed for number in printed), best, str(scores.rank[i])])
+        printed = [published[f"eight images/{names[i]}/{what}"].printed for what in ("top-1", "rank of the label")]
+        label, best, rank = shown.answer(i)
+        table.append([names[i], label, *printed, best, str(rank)])
     record.say_table("The article's eight images", columns, table, left=(0, 1, 2, 4))
     if config.gallery != "none":
         title = f"The article's eight images, as {shown.name} sees them"
         path = record.figures_dir / f"{config.experiment}_article.png"
         note = f"In the article they are ViT-L/16's. {COLOURS}"
-        gallery.draw_cards(path, title, note, [card(shown, i) for i in rows])
-        record.figure(path, title, kind="gallery")
+        record.figure(gallery.draw_cards(path, title, note, [card(shown, i) for i in rows]), title, kind="gallery")
 
 
 def tell_article_draw(record: Record, classifier: Classifier, seed: int, published: Published) -> None:
@@ -450,10 +451,8 @@ def draw_sheets(record: Record, config: Config, shown: Classifier) -> None:
         if not rest:
             continue
         title = f"{shown.labels[index]}: what stayed wrong"
-        note = (
-            f"{len(rest)} of {of_class.sum():,} images whose label is not among the five best guesses of {shown.name}"
-        )
-        note += f"; the first {SHEET} by file name" if len(rest) > SHEET else ""
+        note = f"{len(rest)} of {of_class.sum():,} images whose label is not among the five best guesses of "
+        note += shown.name + (f"; the first {SHEET} by file name" if len(rest) > SHEET else "")
         path = record.figures_dir / f"{config.experiment}_wrong_{wnid}.png"
         gallery.draw_sheet(path, title, f"{note}. Red: the first guess.", [card(shown, i) for i in rest[:SHEET]])
         record.figure(path, f"{title}; {note}", kind="gallery")
@@ -481,14 +480,14 @@ def measured_numbers(classifiers: list[Classifier], stands_for: str, published: 
         if c is None:
             numbers[id] = Measured(None, why_not_run=f"{model} is not among the models of this run")
             continue
-        n, scores, files = c.headline.counts, c.headline.scores, c.headline.images.names
+        n, files = c.headline.counts, c.headline.images.names
         value: float | str | None = None
         if group == "Imagenette":
             value = dict(zip(published.columns, (n.top1, n.top5, n.wrong, n.forgiven), strict=True))[what]
         elif subject in files:
-            i = files.index(subject)
-            value = c.labels[scores.top[i, 0]] if what == "top-1" else int(scores.rank[i])
-        why = "the image is not in this set"
+            _, best, rank = c.answer(files.index(subject))
+            value = best if what == "top-1" else rank
+        why = "the image is not in this set"  # said of a value that is None
         numbers[id] = Measured(value, images=n.images, stand_in=stand_in, why_not_run=why)
     return numbers | {"eight images/the draw": Measured(None, why_not_run=NO_DRAW)}
 
