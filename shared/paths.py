@@ -1,4 +1,12 @@
-"""Where things are, and writing them so that a kill or a full disk leaves the earlier file."""
+"""Where things are, and writing them so that a kill or a full disk leaves the earlier file.
+
+`ROOT` holds the code that runs: a checkout, or the folder that pip installed into. Both hold `papers/`, `shared/` and
+`configs/`. A script that is started as a file sees its own folder first, then whatever is installed, perhaps another
+checkout's code. So each begins, before its imports of `papers` and `shared`, with
+
+    if not __package__:  # started as a file: the code of this checkout, not an installed one
+        sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+"""
 
 from __future__ import annotations
 
@@ -10,6 +18,7 @@ from pathlib import Path
 from shared.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
+IS_CHECKOUT = (ROOT / "pyproject.toml").is_file()  # or a source archive; pip installs the packages without it
 
 
 def _from_environment(name: str, default: Path | None) -> Path | None:
@@ -21,8 +30,11 @@ def _from_environment(name: str, default: Path | None) -> Path | None:
 
 
 def results_dir() -> Path:
-    """Evidence: `results/<paper>/<experiment>.{log,json}`. `PAPERS_RESULTS` moves it."""
-    return _from_environment("PAPERS_RESULTS", ROOT / "results")
+    """Evidence: `<paper>/<experiment>.{log,json}` in the checkout's results/, or in ./results of an installed copy.
+
+    `PAPERS_RESULTS` moves it.
+    """
+    return _from_environment("PAPERS_RESULTS", (ROOT if IS_CHECKOUT else Path.cwd()) / "results")
 
 
 def cache_dir() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from shared.paths import ROOT
 
 
 def recorded_results() -> list[Path]:
-    """The committed result files that nobody has run over since; outside git all that are there."""
+    """The committed result files that nobody has run over since.
+
+    Outside git (a source archive) those that were made in a checkout: a run in the archive itself knows no commit.
+    """
     there = sorted(path for path in (ROOT / "results").glob("*/*.json") if path.parent.name != "demo")
     tracked, changed = _git("ls-files", "--", "results"), _git("diff", "--name-only", "HEAD", "--", "results")
     if tracked is None or changed is None:
-        return there
+        return [path for path in there if json.loads(path.read_bytes())["provenance"]["git"]["commit"]]
     return [path for path in there if path.relative_to(ROOT).as_posix() in tracked - changed]
 
 

@@ -9,8 +9,12 @@ Writes results/vit/tables.log and tables.json.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from papers.vit.part4 import audit
 from papers.vit.part4.article import article_sheet
