@@ -27,7 +27,7 @@ import numpy as np
 
 from papers.vit.part4 import gallery, scoring
 from papers.vit.part4.scoring import Counts, Scores
-from shared import cli
+from shared import cli, specs
 from shared.errors import UserError
 from shared.published import Published, load
 from shared.record import Record, aligned
@@ -46,7 +46,6 @@ PRINTED_NAMES = {
     "google/bit-50": "BiT R50x1",
     "wheel:efficientnet-lite0": "EfficientNet-Lite0",
 }
-CHUNK = 2048  # images whose logits are in memory at once (8 MB)
 DRAWN = 8  # images that the article draws
 DRAWN_FROM = "ViT-L/16"  # whose eight images the article prints
 SHEET = 56  # images on a contact sheet at most
@@ -161,7 +160,7 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
 
     UserError for a model or data set that cannot be found, or that is not over ImageNet-1k's classes.
     """
-    from shared import models
+    from shared import models  # here, so that --help need not load torch
     from shared.data import load_images
     from shared.device import choose
 
@@ -170,14 +169,19 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
     imagenette = config.data in IMAGENETTE
     split = config.split or ("validation" if imagenette else "all")
     sets = [load_images(config.data, split, root=config.data_root)]
-    if imagenette and split == "validation":
+    if imagenette and split == "validation":  # most of its images are ImageNet training images: add 500 that are not
         sets.append(load_images(config.data, "ilsvrc_val", root=config.data_root))
     choice = choose(config.device, config.dtype)
-    classifiers = []
-    for spec in config.models:  # all of them before the first is run: a wrong one is refused at once
+    classifiers: list[Classifier] = []
+    for text in config.models:  # all of them before the first is run: a wrong one is refused at once
+        spec = specs.parse(text).text
+        if spec in [c.spec for c in classifiers]:
+            raise UserError(f"model {text}: named twice, perhaps in two spellings; name each model once")
         identity = models.describe(spec, transform=config.ways[0], head=True)
         subset = scoring.map_classes(spec, identity.label_wnids, sets[0].name, sets[0].class_ids)
         name = PRINTED_NAMES.get(spec, identity.name)
+        if name in [c.name for c in classifiers]:  # results are kept by name
+            name = spec
         classifiers.append(Classifier(spec, name, identity, subset, models.computed_in(identity, choice)))
     total = sum(map(len, sets))
     passes = len(classifiers) * len(config.ways) * total
@@ -193,7 +197,9 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
 def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes: list[str]) -> None:
     """Fill `classifier.ways`: way by way, set by set. Ways with one preprocessing are computed once."""
     from shared import features, models
+    from shared.shards import SHARD
 
+    chunk = 8 * SHARD  # images whose logits are in memory at once (8 MB); whole shards, so that the cache finds them
     done: dict[tuple[str, int], Scores] = {}
     for way in config.ways:
         identity = models.describe(classifier.spec, transform=way, head=True)
@@ -204,8 +210,8 @@ def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes:
             if key not in done:
                 subset = scoring.map_classes(classifier.spec, identity.label_wnids, images.name, images.class_ids)
                 parts = []
-                for start in range(0, len(images), CHUNK):
-                    part = images.subset(slice(start, start + CHUNK))
+                for start in range(0, len(images), chunk):
+                    part = images.subset(slice(start, start + chunk))
                     logits = features.extract(source, part, classifier.choice, cache=config.cache, say=notes.append)
                     parts.append(scoring.score(logits, subset[part.labels], subset))
                 if not parts:
@@ -234,6 +240,7 @@ def tell(record: Record, config: Config, classifiers: list[Classifier], sets: li
             f"  {c.name:12} top-1 {n.top1:.2f}%   top-5 {n.top5:.2f}%   "
             f"top-1 wrong on {n.wrong} pictures, of which {n.forgiven} have the label in the top 5"
         )
+    # "Are those real errors? Here are eight of them": drawn from the images that top-5 forgives
     candidates = np.flatnonzero(shown.headline.scores.forgiven)
     drawn = scoring.draw(images.names, candidates, DRAWN, config.seed)
     record.say("\n" + "\n".join(drawn_lines(shown, drawn, len(candidates), config.seed)))
@@ -255,7 +262,7 @@ def tell(record: Record, config: Config, classifiers: list[Classifier], sets: li
                 tell_article_draw(record, c, config.seed, published)
     if config.gallery == "all":
         draw_sheets(record, config, shown)
-    if imagenette and images.split == "validation":
+    if imagenette and images.split == "validation":  # the images that the article's numbers are of
         numbers = measured_numbers(classifiers, config.stands_for, published)
     else:
         numbers = {}
@@ -333,7 +340,7 @@ def tell_seen(record: Record, classifiers: list[Classifier]) -> None:
     rows = []
     for c in classifiers:
         groups = by_origin(c.headline)
-        for w in c.ways[1:]:
+        for w in c.ways[1:]:  # the 500 further images, entering in the headline's way
             if w.images is not images and w.name == c.headline.name:
                 groups[f"all {len(w.images):,} of ImageNet validation, not seen"] = w.counts
         for part, n in groups.items():

@@ -21,7 +21,7 @@ from papers.vit.part4.gallery import Card, draw_cards, draw_sheet
 from papers.vit.part4.scoring import Scores, count, draw, map_classes, score
 from papers.vit.vit_part4_top5 import Classifier, Config, Way
 from shared import cli, models
-from shared.data import load_images
+from shared.data import IMAGENETTE_NAMES, load_images
 from shared.device import Choice
 from shared.errors import UserError
 from shared.models import labels
@@ -34,10 +34,7 @@ from shared.transforms import Transform
 from shared.verdict import wilson
 
 WNIDS, NAMES = labels.imagenet()
-IMAGENETTE = [
-    "n01440764", "n02102040", "n02979186", "n03000684", "n03028079", "n03394916", "n03417042", "n03425413", "n03445777",
-    "n03888257",
-]  # fmt: skip
+IMAGENETTE = list(IMAGENETTE_NAMES)
 CPU = Choice(torch.device("cpu"), torch.float32, "a test")
 
 
@@ -107,12 +104,11 @@ def article_run() -> tuple[list[Classifier], Images]:
             names.append((files[len(before) - 1] if before else "n01440764_1.JPEG") + f"-{place:04d}")
     labels_ = np.array([IMAGENETTE.index(name[:9]) for name in names])
     images = Images(names, labels_)
-    rows = {
-        place: (published[f"eight images/{file}/top-1"].printed,
-                int(published[f"eight images/{file}/rank of the label"].printed))
-        for place, file in zip(drawn, files, strict=True)
-    }  # fmt: skip
-    found = []
+    rows = {}
+    for place, file in zip(drawn, files, strict=True):
+        best, rank = (published[f"eight images/{file}/{what}"].printed for what in ("top-1", "rank of the label"))
+        rows[place] = best, int(rank)
+    classifiers = []
     for spec, wrong, forgiven in [
         ("google/vit-base-patch16-224", 662, 531),
         ("google/vit-large-patch16-224", 592, 499),
@@ -120,14 +116,14 @@ def article_run() -> tuple[list[Classifier], Images]:
     ]:
         scores = plant(own[labels_], wrong, forgiven, rows if "large" in spec else None)
         way = Way("own", "planted", images, scores, count(scores))
-        found.append(Classifier(spec, script.PRINTED_NAMES[spec], identity(), own, CPU, [way]))
-    return found, images
+        classifiers.append(Classifier(spec, script.PRINTED_NAMES[spec], identity(), own, CPU, [way]))
+    return classifiers, images
 
 
 def test_planted_counts_give_the_articles_log_char_for_char(published_log, tmp_path: Path) -> None:
-    found, images = article_run()
+    classifiers, images = article_run()
     with Record("vit", "top5", config=Config(), results=tmp_path, quiet=True) as record:
-        script.tell(record, Config(), found, [images], [])
+        script.tell(record, Config(), classifiers, [images], [])
     log = [line for line in (tmp_path / "vit" / "top5.log").read_text().split("\n") if line]
     article = published_log("vit_part4_top5")
     assert log[: len(article)] == article
@@ -138,12 +134,12 @@ def test_planted_counts_give_the_articles_log_char_for_char(published_log, tmp_p
 
 
 def test_one_image_off_agrees_within_the_binomial_tolerance_and_a_fifth_off_differs(tmp_path: Path) -> None:
-    found, images = article_run()
-    for c, wrong in zip(found, (663, 700, 900), strict=True):
+    classifiers, images = article_run()
+    for c, wrong in zip(classifiers, (663, 700, 900), strict=True):
         scores = plant(c.headline.scores.label, wrong, c.headline.counts.forgiven)
         c.ways = [Way("own", "planted", images, scores, count(scores))]
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        script.tell(record, Config(gallery="none"), found, [images], [])
+        script.tell(record, Config(gallery="none"), classifiers, [images], [])
     verdicts = {v.id: v for v in record.verdicts}
     assert verdicts["Imagenette/ViT-B/16/top-1"].verdict == "agrees"
     near = verdicts["Imagenette/ViT-B/16/top-1 wrong"]
@@ -155,8 +151,8 @@ def test_one_image_off_agrees_within_the_binomial_tolerance_and_a_fifth_off_diff
 
 
 def test_a_stand_in_is_not_comparable_and_the_other_models_are_not_run(tmp_path: Path) -> None:
-    found, images = article_run()
-    lite = found[2]
+    classifiers, images = article_run()
+    lite = classifiers[2]
     lite.spec, lite.name, lite.identity = "wheel:x", "Lite", identity(stand_in="a stand-in")
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
         script.tell(record, Config(stands_for="ResNet-50", gallery="none"), [lite], [images], [])
@@ -167,10 +163,10 @@ def test_a_stand_in_is_not_comparable_and_the_other_models_are_not_run(tmp_path:
 
 
 def test_other_images_than_imagenettes_make_no_verdict(tmp_path: Path) -> None:
-    found, images = article_run()
+    classifiers, images = article_run()
     images.name = "mine"
     with Record("vit", "top5", results=tmp_path, quiet=True) as record:
-        script.tell(record, Config(gallery="none"), found, [images], [])
+        script.tell(record, Config(gallery="none"), classifiers, [images], [])
     assert {v.verdict for v in record.verdicts} == {"not run"}
     assert "article's command list" not in "\n".join(record.lines)
 
@@ -472,17 +468,15 @@ def test_a_known_classifier_gives_the_known_lines_and_counts(tiny: dict, capsys:
     data = Record.load(folder / "top5.json")
     (model,) = data["results"]["models"].values()
     assert model["headline"]["right"] == 6
-    assert model["by origin"]["ImageNet validation, not seen"] == {
-        "images": 4, "right": 4, "wrong, label in the top 5": 0, "rest": 0, "top-1": 100.0, "top-5": 100.0,
-    }  # fmt: skip
+    outcomes = {"images": 4, "right": 4, "wrong, label in the top 5": 0, "rest": 0}
+    not_seen = model["by origin"]["ImageNet validation, not seen"]
+    assert not_seen == outcomes | {"top-1": 100.0, "top-5": 100.0}
     assert [row["top-1"] for row in model["by class"]] == [3, 3]
     assert model["by class"][1]["wrong top-1"][0] == {"class": "altar", "images": 3}
     assert [(way["way"], way["right"]) for way in model["ways"]] == [("own", 6), ("squash", 6), ("crop", 6)]
     assert len({way["preprocessing"] for way in model["ways"]}) == 2
     figures = [figure["path"] for figure in data["figures"]]
-    assert figures == [
-        "figures/top5_drawn.png", "figures/top5_wrong_n01440764.png", "figures/top5_wrong_n03028079.png",
-    ]  # fmt: skip
+    assert figures == [f"figures/top5_{name}.png" for name in ("drawn", "wrong_n01440764", "wrong_n03028079")]
     assert all((folder / path).stat().st_size < 1_000_000 for path in figures)
     assert data["figures"][1]["caption"].startswith("tench: what stayed wrong; 1 of 7 images whose label is not among")
     assert {v["verdict"] for v in data["verdicts"]} == {"not run"}
@@ -498,14 +492,22 @@ def test_the_second_run_loads_no_model_and_writes_the_same_bytes(tiny: dict) -> 
     assert [(folder / name).read_bytes() for name in ("top5.log", "figures/top5_drawn.png")] == first
 
 
+def test_two_models_of_one_name_are_kept_apart_by_spec(tiny: dict) -> None:
+    assert run(tiny, "--models", "a/tiny", "b/tiny", "--gallery", "none") == 0
+    data = Record.load(Path(tiny["results"]) / "vit" / "top5.json")
+    assert list(data["results"]["models"]) == ["tiny", "b/tiny"]
+
+
 def test_a_users_mistake_is_one_line_and_code_2(tiny: dict, capsys: pytest.CaptureFixture, monkeypatch) -> None:
     assert run(tiny, "--data", "no/such/folder/here") == 2
+    assert run(tiny, "--models", "a/tiny", "hf:a/tiny") == 2
     small = identity(label_wnids=WNIDS[:10], label_names=NAMES[:10])
     monkeypatch.setattr(models, "describe", lambda *a, **k: small)
     assert run(tiny) == 2
     error = capsys.readouterr().err.strip().split("\n")
-    assert len(error) == 2
-    assert "its head has 10 classes" in error[1]
+    assert len(error) == 3
+    assert "model hf:a/tiny: named twice" in error[1]
+    assert "its head has 10 classes" in error[2]
 
 
 @pytest.mark.parametrize(
