@@ -137,17 +137,29 @@ class Pool:
         labels: np.ndarray,
         queries: slice = slice(None),
     ) -> np.ndarray:
-        """How many queries get their label by `predict`, the largest score: int [len(draws), len(penalties)].
+        """How many queries get their label: the first array of `count`."""
+        return self.count(draws, penalties, labels, queries)[0]
+
+    def count(
+        self,
+        draws: Sequence[Sequence[int]],
+        penalties: Sequence[float],
+        labels: np.ndarray,
+        queries: slice = slice(None),
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """How many queries get their label by `predict`, and how many are tied: two int64 [draws, penalties].
 
         labels [q] are those of `queries`, a slice of the pool's queries. Draws may differ in size.
         """
         truth = torch.as_tensor(labels).to(self.device)
-        counts = np.zeros((len(draws), len(penalties)), dtype=np.int64)
+        right, ties = np.zeros((2, len(draws), len(penalties)), dtype=np.int64)
 
         def count(positions: list[int]) -> None:
             group = groups[positions[0]] if len(positions) == 1 else torch.stack([groups[p] for p in positions])
             for i, scores in enumerate(self._fit(group.reshape(len(positions), -1), penalties, queries)):
-                counts[positions, i] = (predict(scores)[0] == truth).sum(-1).cpu().numpy()
+                predicted, tied = predict(scores)
+                right[positions, i] = (predicted == truth).sum(-1).cpu().numpy()
+                ties[positions, i] = tied.sum(-1).cpu().numpy()
 
         groups = self._prepare(draws, penalties)
         order = sorted(range(len(draws)), key=lambda p: -len(draws[p]))
@@ -156,7 +168,7 @@ class Pool:
         else:
             for _, same_size in groupby(order, key=lambda p: len(draws[p])):
                 count(list(same_size))
-        return counts
+        return right, ties
 
     def _prepare(self, draws: Sequence[Sequence[int]], penalties: Sequence[float]) -> list[Tensor]:
         """Draws as index tensors [1, n]; the pool's own products where they cost less than those of the draws."""

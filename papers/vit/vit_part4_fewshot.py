@@ -13,30 +13,43 @@ Expected on the article's data: ViT-L/16 64.0 ± 3.3 % at 1-shot CIFAR-100 and 8
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from shared import cli
+from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
+from shared.verdict import Measured
+
+if TYPE_CHECKING:
+    from papers.vit.part4.probes import Outcome
+    from papers.vit.part4.split import Split
+    from shared.device import Choice
+    from shared.features import Deferred
 
 QUESTION = "How well does a linear map in closed form name images from a frozen model, given 1 to 10 examples a class?"
+ARTICLE_MODELS = {
+    "google/vit-base-patch32-224-in21k": "ViT-B/32",
+    "google/vit-base-patch16-224-in21k": "ViT-B/16",
+    "google/vit-large-patch32-224-in21k": "ViT-L/32",
+    "google/vit-large-patch16-224-in21k": "ViT-L/16",
+    "google/vit-huge-patch14-224-in21k": "ViT-H/14",
+    "google/bit-50": "BiT R50x1",
+    "microsoft/resnet-50": "ResNet-50 (ImageNet-1k)",
+}
+ARTICLE_DATA = {"cifar100": "CIFAR-100", "pets": "Oxford-IIIT Pets"}
+HUB_NAMES = {"uoft-cs/cifar100": "cifar100", "timm/oxford-iiit-pet": "pets"}
+PRECISION_IMAGES = 4
 
 
 @dataclass
 class Config(cli.Common):
-    models: tuple[str, ...] = (
-        "google/vit-base-patch32-224-in21k",
-        "google/vit-base-patch16-224-in21k",
-        "google/vit-large-patch32-224-in21k",
-        "google/vit-large-patch16-224-in21k",
-        "google/vit-huge-patch14-224-in21k",
-        "google/bit-50",
-        "microsoft/resnet-50",
-    )
+    models: tuple[str, ...] = tuple(ARTICLE_MODELS)
     """encoders: hub names or folders, timm:<name>, wheel:<name>"""
-    data: tuple[str, ...] = ("cifar100", "pets")
+    data: tuple[str, ...] = tuple(ARTICLE_DATA)
     """cifar100, pets, cifar10, imagenette, digits, <owner>/<name> on the hub, or a folder with a sub-folder a class"""
     data_root: Path | None = None
     """mirror of the image sets (default: PAPERS_DATA)"""
@@ -72,69 +85,27 @@ class Config(cli.Common):
     """name of the log and the JSON"""
 
 
-def main(config: Config) -> Record:
+def main(config: Config) -> Record | None:
     check(config)
-    from papers.vit import fewshot_lines as lines
-    from papers.vit import fewshot_report as report
-    from papers.vit import fewshot_run as run
-    from papers.vit.fewshot_split import Sizes
-    from shared import device, published
+    from shared.device import rank_and_world
 
-    rank, _ = device.rank_and_world()
-    numbers = published.load("vit", "fewshot")
-    with Record(
-        "vit", config.experiment, config=config, question=QUESTION, results=config.results, quiet=rank > 0
-    ) as record:
+    if rank_and_world()[0] > 0:
+        # under torchrun: this process computes its share of the features; the first one fits, prints and writes
+        measure(config)
+        return None
+    with Record("vit", config.experiment, config=config, question=QUESTION, results=config.results) as record:
         record.seed = config.seed
-        text, tiny = lines.tiny_example()
-        record.say("\n".join(text))
-
-        choice = device.choose(config.device, config.dtype)
-        if config.compile and choice.device.type == "cpu":
-            device.require_compiler("--compile")
-        article = config.lambdas if config.protocol != "big_vision" else ()
-        authors = config.big_vision_shots if config.protocol != "article" else ()
-        sizes = Sizes(config.pool, config.selection, config.test)
-        data = [
-            run.open_data(name, config.data_root, sizes, config.shots, config.draws, config.seed, authors,
-                          config.big_vision_seeds)
-            for name in config.data
-        ]  # fmt: skip
-        models = [run.open_model(spec, choice, compile=config.compile) for spec in config.models]
-        run.name_apart(models, data)
-        if rank == 0:
-            images = sum(len(d.used) + len(d.test) for d in data)
-            print(f"features of {images:,} images with each of {len(models)} models, unless cached", file=sys.stderr)
-        notes: list[str] = []
-        wanted = {"article": article, "big_vision": authors} if rank == 0 else {"article": (), "big_vision": ()}
-        for model in models:
-            for d in data:
-                run.measure(model, d, **wanted, notes=notes)
-        precision = next((m for m in models if m.spec == config.precision_model), models[-1])
-        cosines = run.precision(precision, data[0])
-        if rank > 0:
-            raise SystemExit(0)  # the first process prints and writes
-
-        report.article_part(record, models, data, config.shots, authors)
-        same = report.breeds(record, data)
-        record.say()
-        record.say(
-            "\n".join(
-                lines.precision_lines(precision.title, data[0].title, precision.choice.dtype_name,
-                                      precision.choice.device.type, cosines)
-            )
-        )  # fmt: skip
-        record.results["precision"] = {"model": precision.spec, "data": data[0].title,
-                                       "dtype": precision.choice.dtype_name, "cosine": cosines}  # fmt: skip
-
-        report.origin(record, models, data, notes, choice)
-        report.article_details(record, models, data, config.shots, config.lambdas)
-        report.both(record, models, data, config.shots, authors)
-        report.judge(
-            record, numbers, models, data, config.shots, tiny, same, (precision, cosines), not_the_articles(config)
-        )
+        numbers = tiny_example(record)
+        run = measure(config)
+        numbers |= say_accuracy(record, run, another_protocol(config))
+        numbers |= say_breeds(record, run)
+        numbers |= say_precision(record, run)
+        say_origin(record, run)
+        say_lambda_and_errors(record, run)
+        say_big_vision(record, run)
+        record.judge_all(published.load("vit", "fewshot"), numbers, lambda number: why_not_run(number, run))
         record.print_verdicts()
-        report.stand_ins(record, models, data, config.shots)
+        say_unpublished(record, run)
         record.cannot_show(
             "no JFT-300M and no fine-tuning; the test sets are small, and all draws of a data set are scored on the "
             "same test images, so the spread over draws leaves out the test set's own error, given beside it. The "
@@ -143,19 +114,423 @@ def main(config: Config) -> Record:
     return record
 
 
-def not_the_articles(config: Config) -> str | None:
+# ---- the closed form, by hand
+
+
+def tiny_example(record: Record) -> dict[str, str]:
+    """Section 1: the W that brings the scores x W of every image closest to its targets; four images, for a pencil.
+
+    Least squares with a penalty on large weights, |X W - Y|^2 + lambda |W|^2, has its minimum where
+    (X'X + lambda I) W = X'Y. `shared.ridge` solves the same for the real features, by faster ways.
+    """
+    import numpy as np
+
+    x = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0], [1.0, 3.0]])  # [n, d]: one row of features an image
+    labels, lambda_ = np.array([0, 0, 1, 1]), 1.0
+    y = np.where(labels[:, None] == np.arange(2), 1.0, -1.0)  # [n, K]: +1 at the image's class, -1 elsewhere
+    xtx = x.T @ x  # [d, d]: how the features vary together
+    xty = x.T @ y  # [d, K]: how each feature goes with each class
+    regular = xtx + lambda_ * np.eye(2)  # lambda on the diagonal also makes sure that there is an inverse
+    w = np.linalg.inv(regular) @ xty  # [d, K]
+    scores = np.array([1.0, 2.0]) @ w  # a new image's scores, one a class; the largest is the predicted class
+
+    printed = {"X^T X": xtx, "X^T Y": xty, "W": w, "scores": scores}
+    text = {name: str(np.round(matrix, 6).tolist()) for name, matrix in printed.items()}
+    record.say("== 1. the few-shot closed form on a tiny example: 4 images, 2 features, 2 classes, lambda = 1 ==")
+    record.say(f"  X (one row per image) = {x.tolist()}   classes {labels.tolist()}")
+    record.say(f"  Y (targets in {{-1, 1}}) = {y.tolist()}")
+    record.say(f"  X^T X = {text['X^T X']}   + lambda I = {regular.tolist()}")
+    record.say(f"  X^T Y = {text['X^T Y']}")
+    record.say(f"  W = (X^T X + I)^-1 X^T Y = {text['W']}")
+    record.say(f"  new image x = [1, 2]: scores x W = {text['scores']} -> class {int(scores.argmax())}")
+    return {f"tiny example/{name}": value for name, value in text.items()}
+
+
+# ---- the same for real models and images
+
+
+@dataclass
+class Model:
+    """One encoder of the run."""
+
+    spec: str
+    title: str  # the article's name for its models, else the model's own
+    encoder: Deferred
+    choice: Choice  # where it is really computed
+
+    @property
+    def stand_in(self) -> str | None:
+        return self.encoder.identity.stand_in
+
+    @property
+    def starred(self) -> str:
+        """The title; a star marks a stand-in."""
+        return self.title + (" *" if self.stand_in else "")
+
+
+@dataclass
+class Run:
+    """All that was measured. article, big_vision: what came out by (data set, model); empty where it was not asked for.
+
+    precise, cosines: the model of the precision check, and one cosine an image.
+    """
+
+    models: list[Model]
+    data: list[Split]
+    choice: Choice
+    notes: list[str]
+    article: dict[tuple[str, str], Outcome]
+    big_vision: dict[tuple[str, str], Outcome]
+    precise: Model
+    cosines: list[float]
+
+
+def measure(config: Config) -> Run:
+    """Choose the images, take the features, fit the closed form: every number that is told and judged."""
+    import numpy as np
+
+    from papers.vit.part4 import probes
+    from shared import device, features, models
+
+    choice = device.choose(config.device, config.dtype)
+    if config.compile and choice.device.type == "cpu":
+        device.require_compiler("--compile")
+    # The images: the seed fixes which are test, selection and pool before any feature is known.
+    data = [open_data(name, config) for name in config.data]
+    encoders = []
+    for spec in config.models:
+        spec = spec.removeprefix("hf:")
+        encoder = features.deferred(spec, choice, compile=config.compile)
+        title = ARTICLE_MODELS.get(spec, encoder.identity.name)
+        encoders.append(Model(spec, title, encoder, models.computed_in(encoder.identity, choice)))
+    name_apart(encoders)
+    name_apart(data)
+
+    first_process = device.rank_and_world()[0] == 0
+    if first_process:
+        images = sum(len(d.train_images) + len(d.test_images) for d in data)
+        print(f"features of {images:,} images with each of {len(encoders)} models, unless cached", file=sys.stderr)
+    notes: list[str] = []
+
+    def note(line: str) -> None:
+        notes.append(line)
+        print(line, file=sys.stderr)
+
+    article, big_vision = {}, {}
+    for m in encoders:
+        for d in data:
+            # The features, float32 [images, dim]: for a ViT the pre-logits, for a ResNet the pooled numbers.
+            train = features.extract(m.encoder, d.train_images, m.choice, say=note)
+            test = features.extract(m.encoder, d.test_images, m.choice, say=note)
+            if not first_process:
+                continue
+            place = np.empty(len(d.train), dtype=np.int64)  # from a row of the training part to its row of features
+            place[d.train_rows] = np.arange(len(train))
+            # The closed form for every draw and every lambda; lambda is chosen on the selection images.
+            if config.protocol != "big_vision":
+                pool, selection = train[place[d.pool.ravel()]], train[place[d.selection.ravel()]]
+                article[d.title, m.title] = probes.article(
+                    d, pool, selection, test, config.lambdas, str(m.choice.device)
+                )
+            if config.protocol != "article":
+                seeds, shots = [train[place[rows]] for rows in d.authors], tuple(sorted(config.big_vision_shots))
+                big_vision[d.title, m.title] = probes.big_vision(d, seeds, test, shots)
+
+    # The precision: a few test images again in float32 on the CPU.
+    precise = next((m for m in encoders if m.spec == config.precision_model), encoders[-1])
+    few = data[0].test_images.subset(range(min(PRECISION_IMAGES, len(data[0].test_images))))
+    cpu = device.choose("cpu", "fp32")
+    a = features.extract(precise.encoder, few, precise.choice).astype(np.float64)
+    b = features.extract(features.deferred(precise.spec, cpu), few, cpu).astype(np.float64)
+    cosines = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+    return Run(encoders, data, choice, list(dict.fromkeys(notes)), article, big_vision, precise, cosines.tolist())
+
+
+def open_data(name: str, config: Config) -> Split:
+    """One data set, and which of its images have which role. UserError where it has too few."""
+    from papers.vit.part4 import split as splits
+
+    folder = splits.folder_of(name)
+    name = str(folder) if folder else HUB_NAMES.get(name, name)
+    authors = {}
+    if config.protocol != "article":
+        authors = {"authors_shots": max(config.big_vision_shots), "authors_seeds": config.big_vision_seeds}
+    sizes = splits.Sizes(config.pool, config.selection, config.test)
+    split = splits.make(*splits.load(name, config.data_root), sizes, seed=config.seed, **authors)
+    split.draws = splits.draws(split, tuple(sorted(config.shots)), config.draws, seed=config.seed)
+    split.spec, split.title = name, ARTICLE_DATA.get(name) or (folder.name if folder else name)
+    return split
+
+
+def name_apart(items: Sequence[Model] | Sequence[Split]) -> None:
+    """Results are kept by title: two of one title go by their specs. UserError: a model or data set stands twice."""
+    specs, titles = Counter(item.spec for item in items), Counter(item.title for item in items)
+    for item in items:
+        if specs[item.spec] > 1:
+            raise UserError(f"{item.spec} is named twice, if in two spellings; name each model and data set once")
+        if titles[item.title] > 1:
+            item.title = item.spec
+
+
+# ---- the log, section by section; a section that measures what the article prints returns it by the published ids
+
+
+def accuracy_table(title: str, classes: int, rows: Sequence[tuple[str, int, Outcome]], shots: Sequence[int]) -> str:
+    """The article's table of a data set; a row is (model, dim, what came out)."""
+    w = name_width(name for name, _, _ in rows)
+    lines = [f"-- {title} ({classes} classes, chance = {100 / classes:.1f}%) --"]
+    lines += [f"  {'model':<{w}}{'dim':>6}{'lambda':>8}" + "".join(f"{f'{k}-shot':>14}" for k in shots)]
+    for name, dim, outcome in rows:
+        cells = "".join(f"{outcome.cell(k):>14}" for k in shots)
+        lines.append(f"  {name:<{w}}{dim:>6}{outcome.lambda_:>8g}" + cells)
+    return "\n".join(lines)
+
+
+def name_width(names: Iterable[str]) -> int:
+    """The article's first column has 24 characters; longer names widen it."""
+    return max(24, *(len(name) + 1 for name in names))
+
+
+def say_table_of(record: Record, run: Run, d: Split, title: str, outcomes: dict[tuple[str, str], Outcome]) -> None:
+    """The article's table, and under it what its stars and ties mean."""
+    rows = [(m, outcomes[d.title, m.title]) for m in run.models]
+    shots = list(rows[0][1].correct)
+    record.say(accuracy_table(title, d.classes, [(m.starred, m.encoder.identity.dim, o) for m, o in rows], shots))
+    for m in run.models:
+        if m.stand_in:
+            record.say(f"  * stand-in: {m.title} is {m.stand_in}")
+    if d.stand_in:
+        record.say(f"  stand-in images: {d.title}, {d.stand_in}")
+    for m, o in rows:
+        if o.tied:
+            scored = o.images * sum(map(len, o.correct.values()))
+            record.say(
+                f"  {m.starred}: {o.tied:,} of {scored:,} scored images have their largest score at several classes; "
+                "the first of them was taken"
+            )
+
+
+def say_accuracy(record: Record, run: Run, another_protocol: str | None) -> dict[str, Measured]:
+    """The article's tables (big_vision's where only that was run). The JSON gets every count and every row.
+
+    another_protocol: why the accuracies are not comparable with the article's, or None.
+    """
+    numbers, kept = {}, record.results.setdefault("data", {})
+    for d in run.data:
+        record.say()
+        title = d.title if run.article else f"{d.title}, big_vision's protocol"
+        say_table_of(record, run, d, title, run.article or run.big_vision)
+        outcomes = {}
+        for m in run.models:
+            article, big_vision = run.article.get((d.title, m.title)), run.big_vision.get((d.title, m.title))
+            outcomes[m.title] = {
+                "spec": m.spec,
+                "dim": m.encoder.identity.dim,
+                "stand_in": m.stand_in,
+                "article": article and article.as_json(),
+                "big_vision": big_vision and big_vision.as_json(),
+            }
+            if article and m.spec in ARTICLE_MODELS and d.spec in ARTICLE_DATA:
+                cell = f"{ARTICLE_DATA[d.spec]}/{ARTICLE_MODELS[m.spec]}"
+                stand_in = d.stand_in or another_protocol
+                numbers[f"{cell}/lambda"] = Measured(article.lambda_, stand_in=stand_in)
+                for k, counts in article.correct.items():
+                    mean, std = article.mean(k), article.std(k)
+                    numbers[f"{cell}/{k}-shot"] = Measured(mean, std, len(counts), article.images, stand_in)
+        kept[d.title] = {"classes": d.classes, "class_names": d.test.class_names, "spec": d.spec}
+        kept[d.title] |= {"rows": d.rows_as_text(), "left_out": d.left_out, "outcomes": outcomes}
+    return numbers
+
+
+def imagenet_breeds(breeds: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Breeds (in normal form) with an ImageNet-1k class of the same name; others that stand inside a class's name
+    but for hyphens and blanks, with that name. The names are the synonyms that timm ships.
+    """
+    from shared.models.labels import imagenet
+
+    def letters(name: str) -> str:
+        return "".join(filter(str.isalpha, name))
+
+    synonyms = sorted({name.strip().casefold() for names in imagenet()[1] for name in names.split(",")})
+    # ImageNet says "Persian cat" where Pets says "Persian"
+    same = [breed for breed in breeds if any(breed + kind in synonyms for kind in ("", " cat", " dog"))]
+    longer = {}
+    for breed in breeds:
+        inside = [name for name in synonyms if letters(breed) in letters(name)]
+        if inside and breed not in same:
+            longer[breed] = inside[0]
+    return same, longer
+
+
+def say_breeds(record: Record, run: Run) -> dict[str, str]:
+    """Pets' labels that the ImageNet-1k models were trained with: a reason for their good results there."""
+    pets = next((d for d in run.data if d.spec == "pets"), None)
+    if pets is None:
+        return {}
+    breeds = pets.test.class_names
+    same, longer = imagenet_breeds(breeds)
+    names, count = ", ".join(same), str(len(same))
+    record.say(f"\n  {count} of {len(breeds)} breeds have an ImageNet-1k class of the same name: {names}")
+    record.results["breeds"] = {"same_name": same, "longer_name": longer}
+    return {"breeds/with an ImageNet-1k class of the same name": count, "breeds/the names": names}
+
+
+def say_precision(record: Record, run: Run) -> dict[str, float]:
+    """Section 4: whether the run's own precision changes the features."""
+    m, data, dtype = run.precise, run.data[0].title, run.precise.choice.dtype_name
+    cpu = m.choice.device.type == "cpu"
+    record.section(
+        f"4. does {dtype} change the features? {m.starred} on {len(run.cosines)} {data} test pictures, {dtype} on the "
+        f"{'CPU' if cpu else 'GPU'} against float32 on the CPU"
+    )
+    if cpu and dtype == "float32":
+        record.say("  float32 on the CPU is this run's own precision: nothing to compare")
+    else:
+        values = ", ".join(f"{cosine:.6f}" for cosine in run.cosines)
+        record.say(f"  cosine similarity {dtype} vs float32, per picture: {values}")
+    record.results["precision"] = {"model": m.spec, "data": data, "dtype": dtype, "cosine": run.cosines}
+    if ARTICLE_MODELS.get(m.spec) != "ViT-H/14" or dtype != "float16":
+        return {}
+    return {f"float16/ViT-H/14/cosine of image {i}": cosine for i, cosine in enumerate(run.cosines, start=1)}
+
+
+def say_origin(record: Record, run: Run) -> None:
+    """Images, models and device: what the numbers above came from."""
+    record.section("images, models, device")
+    for d in run.data:
+        roles = {"pool": d.pool, "selection": d.selection, "test images": d.test_rows}
+        parts = " + ".join(f"{rows.size:,} {role}" for role, rows in roles.items())
+        parts += f" ({' + '.join(str(rows.shape[1]) for rows in roles.values())} a class)"
+        if d.authors:
+            further = len(d.train_images) - d.pool.size - d.selection.size
+            parts += f", {further:,} further training images for big_vision"
+        record.say(f"  {d.title}: {parts}, from {d.train.source}")
+        if d.test.split not in ("test", "all"):
+            record.say(f"    no test part: the test images are of its {d.test.split} part")
+        if d.stand_in:
+            record.say(f"    stand-in: {d.stand_in}")
+        count = len(d.left_out)
+        why = f": {'; '.join(d.left_out)}" if count else " (no exact duplicate of another one in use)"
+        record.say(f"    left out by content: {count} training image{'s' if count != 1 else ''}{why}")
+        for images, part in ((d.train_images, "train"), (d.test_images, "test")):
+            origin = {key: getattr(images, key) for key in ("source", "fingerprint", "stand_in")}
+            record.use_data(d.title, split=part, images=len(images), **origin)
+    longer = record.results.get("breeds", {}).get("longer_name")
+    if longer:
+        names = ", ".join(f"{breed} ({name})" for breed, name in longer.items())
+        record.say(f"  breeds that ImageNet-1k has under a longer name: {names}")
+    for m in run.models:
+        origin = {key: getattr(m.encoder.identity, key) for key in ("revision", "weights_sha256", "preprocessing")}
+        record.use_model(m.title, stand_in=m.stand_in, **origin)
+        record.say(f"  {m.starred}: {m.spec} in {m.choice.dtype_name}, images by: {origin['preprocessing']}")
+    dtypes = " and ".join(sorted({m.choice.dtype_name for m in run.models}))
+    # a model's own reason for its precision continues the run's
+    reasons = dict.fromkeys(m.choice.reason.removeprefix(run.choice.reason) for m in run.models)
+    reason = run.choice.reason + "".join(reasons)
+    record.use_device(run.choice.name, dtypes, reason)
+    record.say("\n".join([f"  computed on {run.choice.name} in {dtypes} ({reason})", *(f"  {n}" for n in run.notes)]))
+    record.results["notes"] = run.notes
+
+
+def say_lambda_and_errors(record: Record, run: Run) -> None:
+    """Every lambda's score, and the spread over draws beside the test set's own error."""
+
+    def error(o: Outcome, k: int) -> str:
+        std = o.std(k)
+        return f"{'-' if std is None else f'{std:.1f}'} / {o.binomial(k):.1f}"
+
+    for d in run.data if run.article else ():
+        rows = [(m.starred, run.article[d.title, m.title]) for m in run.models]
+        w, lambdas, shots = name_width(name for name, _ in rows), sorted(rows[0][1].selection), list(d.draws)
+        record.section(f"{d.title}: mean accuracy on the selection images, by lambda (the chosen one in brackets)")
+        record.say(f"  {'model':<{w}}" + "".join(f"{lambda_:>9g}" for lambda_ in lambdas))
+        for name, o in rows:
+            marks = {lambda_: "[{:.2f}]" if lambda_ == o.lambda_ else "{:.2f} " for lambda_ in lambdas}
+            record.say(f"  {name:<{w}}" + "".join(f"{marks[x].format(o.selection[x]):>9}" for x in lambdas))
+        title = f"{d.title}: spread over draws / standard error of the"
+        record.section(f"{title} {len(d.test_images):,} test images, in points")
+        record.say_table(
+            f"{title} test set",
+            ["model", *(f"{k}-shot" for k in shots)],
+            [[name, *(error(o, k) for k in shots)] for name, o in rows],
+            note="Points. All draws are scored on the same test images; the second number is not in the first.",
+            group=f"errors {d.title}",
+        )
+
+
+def say_big_vision(record: Record, run: Run) -> None:
+    """The authors' protocol, and both side by side at the shots that they share."""
+    for d in run.data if run.big_vision else ():
+        seeds = len(d.authors)
+        if run.article:  # else it was the main table
+            record.section(f"{d.title}: protocol big_vision (standardised, constant 100, {seeds} seeds, nested draws)")
+            say_table_of(record, run, d, d.title, run.big_vision)
+        # where a class has few training images, the seeds draw the same ones
+        shares = {k: d.shared_by_seeds(k) for k in run.big_vision[d.title, run.models[0].title].correct}
+        same = record.results["data"][d.title]["coinciding_shots"] = [k for k, share in shares.items() if share == 1]
+        for k in same:
+            record.say(
+                f"  at {k}-shot the {seeds} seeds draw the same images (a class has only {k} training images): "
+                "one fit, not several; its ± 0.0 says nothing about spread"
+            )
+        for k, share in shares.items():
+            if 0.5 < share < 1:
+                record.say(
+                    f"  at {k}-shot any two seeds share {share:.0%} of their images or more (few training images a "
+                    "class): the ± says little about spread"
+                )
+        rows = []
+        for m in run.models if run.article else ():
+            article, big_vision = run.article[d.title, m.title], run.big_vision[d.title, m.title]
+            for k in sorted(article.correct.keys() & big_vision.correct):
+                difference = f"{big_vision.mean(k) - article.mean(k):+.1f}"
+                rows.append([m.starred, str(k), article.cell(k), big_vision.cell(k), difference])
+        if rows:
+            title, columns = f"{d.title}: the two protocols side by side", ("article", "big_vision", "difference")
+            record.section(f"{title} (same test images)")
+            record.say_table(title, ["model", "k", *columns], rows, group="protocols")
+
+
+def why_not_run(number: published.Number, run: Run) -> str:
+    """Why this run has no measurement of a published number."""
+    first, _, rest = number.id.partition("/")
+    if first == "breeds":
+        return "Pets is not in this run"
+    if first == "float16":
+        return "ViT-H/14 in float16 is not in this run"
+    name, _, column = rest.rpartition("/")
+    spec = next(spec for spec, title in ARTICLE_MODELS.items() if title == name)
+    if spec not in {m.spec for m in run.models}:
+        return f"{spec} is not among this run's models"
+    if first not in {ARTICLE_DATA.get(d.spec) for d in run.data}:
+        return f"{first}'s images are not in this run"
+    return f"{column} is not in this run" if run.article else "the article's protocol was not run"
+
+
+def say_unpublished(record: Record, run: Run) -> None:
+    """Accuracies without a published counterpart: named, so that nobody takes them for a reproduction."""
+    cells = [(d, m) for d in run.data for m in run.models if run.article]
+    cells = [(d, m) for d, m in cells if m.spec not in ARTICLE_MODELS or d.spec not in ARTICLE_DATA]
+    if cells:
+        record.section("measured here without a published number")
+    for d, m in cells:
+        why = f"stand-in: {m.stand_in}" if m.stand_in else "not a model and data set of the article"
+        o = run.article[d.title, m.title]
+        accuracies = ", ".join(f"{k}-shot {o.cell(k)}" for k in o.correct)
+        record.say(f"  {d.title}/{m.title}: {accuracies}: not comparable ({why})")
+
+
+# ---- the options
+
+
+def another_protocol(config: Config) -> str | None:
     """The options that make lambda, and so the accuracies, another quantity than the article's; None where none does.
 
     Fewer draws, another seed or test size measure the same quantity; the tolerance knows them.
     """
-    options = ("shots", "lambdas", "pool", "selection")
-    changed = [f"--{o}" for o in options if _set(getattr(config, o)) != _set(getattr(Config, o))]
+    changed = [f"--{o}" for o in ("shots", "lambdas") if set(getattr(config, o)) != set(getattr(Config, o))]
+    changed += [f"--{o}" for o in ("pool", "selection") if getattr(config, o) != getattr(Config, o)]
     return f"not the article's protocol: {', '.join(changed)} differ from its values" if changed else None
-
-
-def _set(value: int | tuple[float, ...]) -> int | set[float]:
-    """The order of an option's values means nothing."""
-    return set(value) if isinstance(value, tuple) else value
 
 
 def check(config: Config) -> None:
@@ -174,13 +549,11 @@ def check(config: Config) -> None:
         "--big-vision-seeds": (config.big_vision_seeds >= 1, "at least 1"),
     }
     for option, (holds, what) in expected.items():
+        value = getattr(config, option[2:].replace("-", "_"))
         if not holds:
-            value = getattr(config, option[2:].replace("-", "_"))
             raise UserError(f"{option} {value}: expected {what}")
-    for option in ("models", "data", "shots", "lambdas", "big_vision_shots"):
-        values = getattr(config, option)
-        if len(set(values)) < len(values):
-            raise UserError(f"--{option.replace('_', '-')} {values}: one value stands twice; name each once")
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            raise UserError(f"{option} {value}: one value stands twice; name each once")
     if config.protocol != "big_vision" and max(config.shots) > config.pool:
         raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} images a class; raise --pool")
 

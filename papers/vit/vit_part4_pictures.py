@@ -4,11 +4,12 @@
     python vit_part4_pictures.py --result fewshot-offline     after the run with the two offline models
 
 Nothing is drawn at random here: the images are the rows that the result names, checked against its fingerprint.
-Expected: one image for each of 37 breeds, a figure a data set. Writes results/vit/figures/, images.{log,json}.
+Expected: one image for each of 37 breeds, a figure a data set. Writes results/vit/figures/, pictures.{log,json}.
 """
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +18,18 @@ import numpy as np
 
 from shared import cli
 from shared.errors import UserError
-from shared.paths import results_dir
+from shared.paths import atomic_write, results_dir
 from shared.record import Record
 
 if TYPE_CHECKING:
     from shared.data import ImageSet
+
+# marker, line and grey of a model: told apart without colour
+STYLES = (
+    *(("o", "-", "#000000"), ("s", "--", "#5a5a5a"), ("^", "-.", "#000000"), ("D", ":", "#5a5a5a")),
+    *(("v", "-", "#8a8a8a"), ("P", "--", "#000000"), ("X", "-.", "#8a8a8a")),
+)
+CELL, LABEL, HEAD, COLUMNS, MARGIN = 108, 18, 24, 8, 6  # of the sheet; all but COLUMNS in pixels
 
 
 @dataclass
@@ -39,8 +47,6 @@ class Config(cli.Common):
 
 
 def main(config: Config) -> Record:
-    from papers.vit import fewshot_figures as figures
-
     path = Path(config.result)
     if path.suffix != ".json":
         path = Path(config.results or results_dir()) / "vit" / f"{config.result}.json"
@@ -52,33 +58,29 @@ def main(config: Config) -> Record:
         raise UserError(f"{path}: not a few-shot result; name one with --result (make fewshot writes it)")
     shown = find_draw(config, path, result) if config.data != "none" else None
     suffix = result["experiment"].removeprefix("fewshot")
-    with Record(
-        "vit", f"images{suffix}", config=config, results=config.results,
-        question="What does a 1-shot training set look like, and what does each further image bring?",
-    ) as record:  # fmt: skip
+    question = "What does a 1-shot training set look like, and what does each further image bring?"
+    with Record("vit", f"pictures{suffix}", config=config, results=config.results, question=question) as record:
         record.seed = result["provenance"]["seed"]
         record.say(f"== figures of {result['experiment']} (seed {record.seed}) ==")
         if shown is not None:
             names = [shown.class_names[label] for label in shown.labels]
             title = f"{config.data}: all {len(shown)} training images of {config.shots}-shot draw {config.draw + 1}"
-            sheet = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
-            figures.sheet(shown.batch(range(len(shown))), names, title, sheet)
+            file = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
             caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
-            record.figure(sheet, caption, kind="gallery")
-            record.use_data(
-                config.data, split="train", source=shown.source, images=len(shown), fingerprint=shown.fingerprint,
-                stand_in=shown.stand_in,
-            )  # fmt: skip
-            record.results["images"] = [{"class": c, "file": f} for c, f in zip(names, shown.names, strict=True)]
-            record.say(f"  {sheet.name}: {caption}")
-            for c, file in zip(names, shown.names, strict=True):
-                record.say(f"    {c:<28} {file}")
+            sheet(shown.batch(range(len(shown))), names, title, file)
+            record.figure(file, caption, kind="gallery")
+            origin = {key: getattr(shown, key) for key in ("source", "fingerprint", "stand_in")}
+            record.use_data(config.data, split="train", images=len(shown), **origin)
+            images = list(zip(names, shown.names, strict=True))
+            record.results["images"] = [{"class": name, "file": image} for name, image in images]
+            record.say(f"  {file.name}: {caption}")
+            record.say("\n".join(f"    {name:<28} {image}" for name, image in images))
         for title, kept in result["results"]["data"].items():
             protocol = "article" if all(o["article"] for o in kept["outcomes"].values()) else "big_vision"
-            figure = record.figures_dir / f"fewshot{suffix}-{_slug(title)}.png"
-            caption = figures.accuracy(title, kept["outcomes"], protocol, kept["classes"], figure)
-            record.figure(figure, caption)
-            record.say(f"  {figure.name}: {caption}")
+            file = record.figures_dir / f"fewshot{suffix}-{_slug(title)}.png"
+            caption = accuracy_figure(title, kept["outcomes"], protocol, kept["classes"], file)
+            record.figure(file, caption)
+            record.say(f"  {file.name}: {caption}")
         record.cannot_show(
             "whether another draw would do better: it is one of several, whose spread is in the figures."
         )
@@ -86,51 +88,90 @@ def main(config: Config) -> Record:
 
 
 def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
-    """The images of one draw. UserError: the result has no such draw, or its images are not to be had."""
+    """The images of one draw. UserError: the result has no such draw, or its images are not here."""
+    from papers.vit.part4.split import train_rows
     from shared.data import load_images
 
     kept = result["results"]["data"].get(config.data)
     if kept is None:
         known = ", ".join(result["results"]["data"])
         raise UserError(f"{path}: no data set {config.data!r}; --data takes one of: {known}, none")
-    by_shots = _draws(kept)
+    rows, outcome = kept["rows"], next(iter(kept["outcomes"].values()))
+    pool, selection, *authors = map(_rows, [rows["pool"], rows["selection"], *rows["big_vision"]])
+    if outcome["article"]:
+        by_shots = {k: list(map(_rows, draws)) for k, draws in rows["draws"].items()}
+    else:  # only big_vision's draws were fitted: the first k of each class, in a seed's order
+        orders = [order.reshape(kept["classes"], -1) for order in authors]
+        by_shots = {k: [order[:, : int(k)].ravel() for order in orders] for k in outcome["big_vision"]["shots"]}
     draws = by_shots.get(str(config.shots), [])
     if not 0 <= config.draw < len(draws):
         known = ", ".join(f"{k} ({len(d)} draws)" for k, d in by_shots.items())
         raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
     images = load_images(kept["spec"], "train", root=config.data_root)
-    expected = next(
-        d["fingerprint"] for d in result["provenance"]["data"] if d["name"] == config.data and d["split"] == "train"
-    )
-    used = _used_rows(kept["rows"])
-    if len(images) <= used.max() or images.subset(used).fingerprint != expected:
+    used = train_rows(pool, selection, authors)
+    origins = {(d["name"], d["split"]): d["fingerprint"] for d in result["provenance"]["data"]}
+    if len(images) <= used.max() or images.subset(used).fingerprint != origins[config.data, "train"]:
         raise UserError(f"{kept['spec']}: not the images that {path.name} was computed from; set PAPERS_DATA as then")
     return images.subset(draws[config.draw])
 
 
-def _draws(kept: dict) -> dict[str, list[np.ndarray]]:
-    """By k, the train rows of each draw that was fitted: the article's, or big_vision's where only that one was run."""
-    rows, outcome = kept["rows"], next(iter(kept["outcomes"].values()))
-    if outcome["article"]:
-        return {k: [_rows(draw) for draw in draws] for k, draws in rows["draws"].items()}
-    orders = [_rows(order).reshape(kept["classes"], -1) for order in rows["big_vision"]]
-    return {k: [order[:, : int(k)].ravel() for order in orders] for k in outcome["big_vision"]["shots"]}
-
-
 def _rows(text: str) -> np.ndarray:
+    """int64 [n]: the rows of one line of a result."""
     return np.array(text.split(), dtype=np.int64)
-
-
-def _used_rows(rows: dict) -> np.ndarray:
-    """The train rows of a result in the order that its fingerprint was taken in (`Split.train_rows`)."""
-    pool, selection = (_rows(rows[role]) for role in ("pool", "selection"))
-    article = np.concatenate([pool, selection])
-    authors = _rows(" ".join(rows["big_vision"]))
-    return np.concatenate([article, np.setdiff1d(authors, article)])
 
 
 def _slug(title: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
+
+
+def sheet(images: list[np.ndarray], names: list[str], title: str, path: Path) -> None:
+    """One PNG with every image (uint8 [H, W, 3]), squashed to a square as the models see it, over its name."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    rows = -(-len(images) // COLUMNS)
+    size = MARGIN + COLUMNS * (CELL + MARGIN), HEAD + MARGIN + rows * (CELL + LABEL + MARGIN)
+    page = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(page)
+    draw.text((MARGIN, 5), title, fill="black", font=ImageFont.load_default(14))
+    for i, (image, name) in enumerate(zip(images, names, strict=True)):
+        row, column = divmod(i, COLUMNS)
+        x, y = MARGIN + column * (CELL + MARGIN), HEAD + MARGIN + row * (CELL + LABEL + MARGIN)
+        page.paste(Image.fromarray(image).resize((CELL, CELL), Image.Resampling.LANCZOS), (x, y))
+        height = 12.0
+        while draw.textlength(name, font=ImageFont.load_default(height)) > CELL and height > 6:
+            height -= 0.5  # the longest names are set smaller, not cut
+        draw.text((x, y + CELL + 2), name, fill="black", font=ImageFont.load_default(height))
+    buffer = io.BytesIO()
+    page.save(buffer, "PNG", optimize=True)
+    atomic_write(path, buffer.getvalue())
+
+
+def accuracy_figure(title: str, outcomes: dict[str, dict], protocol: str, classes: int, path: Path) -> str:
+    """Draw accuracy against k as `path` (PNG and SVG), from a result's outcomes by model; returns the caption."""
+    from shared import plots
+
+    figure, axes = plots.figure_and_axes(7.0, 3.8)
+    every: set[int] = set()
+    for (name, outcome), (marker, line, grey) in zip(outcomes.items(), STYLES * 9, strict=False):
+        shots = {int(k): values for k, values in outcome[protocol]["shots"].items()}
+        every |= shots.keys()
+        mean, spread = [v["mean"] for v in shots.values()], [v["std"] or 0.0 for v in shots.values()]
+        label = name + (" (stand-in)" if outcome["stand_in"] else "")
+        axes.errorbar(list(shots), mean, spread, marker=marker, linestyle=line, color=grey, capsize=3, label=label)
+    axes.axhline(100 / classes, color="#8a8a8a", linewidth=0.8)
+    axes.annotate("chance", (min(every), 100 / classes), xytext=(0, 3), textcoords="offset points", size=8)
+    axes.set_xscale("log")
+    axes.set_xticks(sorted(every), [str(k) for k in sorted(every)])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("labelled images a class, k")
+    axes.set_ylabel("test accuracy, %")
+    draws = len(next(iter(outcomes.values()))[protocol]["shots"][str(min(every))]["correct"])
+    axes.set_title(f"{title}: mean ± standard deviation over {draws} draws", loc="left", size=10)
+    best_first = sorted(axes.get_legend_handles_labels()[0], key=lambda h: -h.lines[0].get_ydata()[-1])
+    axes.legend(handles=best_first, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
+    plots.save(figure, path)
+    return f"{title}: few-shot accuracy of frozen models by images a class; bars: standard deviation over the draws"
 
 
 if __name__ == "__main__":

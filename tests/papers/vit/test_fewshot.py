@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from papers.vit import fewshot_breeds, fewshot_lines, fewshot_protocols, fewshot_run, fewshot_split
 from papers.vit import vit_part4_fewshot as script
-from shared import cli, published
+from papers.vit.part4 import probes
+from papers.vit.part4 import split as splits
+from shared import cli, features, models, published, ridge
 from shared.data import ImageSet
 from shared.errors import UserError
 from shared.paths import ROOT
@@ -68,17 +70,25 @@ def parts(classes=4, train=12, test=6, **options) -> tuple[ImageSet, ImageSet]:
     )
 
 
-SMALL = fewshot_split.Sizes(pool=6, selection=2, test=5)
+SMALL = splits.Sizes(pool=6, selection=2, test=5)
 
 
 # ---------------------------------------------------------------------------------------- the article's lines
 
 
-def test_section_1_is_the_articles_character_for_character(published_log):
-    lines, numbers = fewshot_lines.tiny_example()
-    assert lines == published_log("vit_part4_fewshot")[:7]
+@pytest.fixture
+def record(tmp_path) -> Record:
+    return Record("vit", "fewshot", results=tmp_path)
+
+
+def test_section_1_is_the_articles_character_for_character(record, published_log):
+    numbers = script.tiny_example(record)
+    assert record.lines == published_log("vit_part4_fewshot")[:7]
     known = published.load("vit", "fewshot")
     assert all(known[id].printed == value for id, value in numbers.items())
+    # what is worked out by hand there is what the library computes for the real features
+    x, labels = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0], [1.0, 3.0]]), np.array([0, 0, 1, 1])
+    assert np.allclose(ridge.weights(x, labels, 2, 1.0).numpy(), json.loads(numbers["tiny example/W"]), atol=1e-12)
 
 
 @pytest.mark.parametrize(("data", "classes", "chance"), [("CIFAR-100", 100, 1.0), ("Oxford-IIIT Pets", 37, 2.7)])
@@ -86,35 +96,47 @@ def test_a_table_prints_as_in_the_article(published_log, data, classes, chance):
     """The published numbers through our table give the published lines, blanks included."""
     log, known = published_log("vit_part4_fewshot"), published.load("vit", "fewshot")
     first = log.index(f"-- {data} ({classes} classes, chance = {chance}%) --")
-    dims = dict(zip(fewshot_run.ARTICLE_MODELS.values(), (768, 768, 1024, 1024, 1280, 2048, 2048), strict=True))
-
-    def cell(outcome, k):
-        number = known[f"{data}/{outcome.name}/{k}-shot"]
-        return f"{number.printed} ± {number.std}"
 
     @dataclass
     class Printed:
         name: str
 
+        def cell(self, k):
+            number = known[f"{data}/{self.name}/{k}-shot"]
+            return f"{number.printed} ± {number.std}"
+
         @property
-        def penalty(self):
+        def lambda_(self):
             return float(known[f"{data}/{self.name}/lambda"].printed)
 
+    dims = dict(zip(script.ARTICLE_MODELS.values(), (768, 768, 1024, 1024, 1280, 2048, 2048), strict=True))
     rows = [(name, dim, Printed(name)) for name, dim in dims.items()]
-    assert fewshot_lines.accuracy_table(data, classes, rows, (1, 2, 5, 10), cell) == log[first : first + 9]
+    assert script.accuracy_table(data, classes, rows, (1, 2, 5, 10)).split("\n") == log[first : first + 9]
 
 
-def test_the_breed_line_is_computed_from_timms_synonyms(published_log):
-    same = fewshot_breeds.same_name(PETS)
-    assert fewshot_lines.breeds_line(same, 37) in published_log("vit_part4_fewshot")
-    assert set(fewshot_breeds.longer_name(PETS)) == {"german shorthaired", "wheaten terrier"}
+def test_the_breed_line_is_computed_from_timms_synonyms(record, published_log):
+    pets = SimpleNamespace(spec="pets", test=SimpleNamespace(class_names=PETS))
+    numbers = script.say_breeds(record, SimpleNamespace(data=[pets]))
+    assert record.lines[1] in published_log("vit_part4_fewshot")
+    assert set(record.results["breeds"]["longer_name"]) == {"german shorthaired", "wheaten terrier"}
+    known = published.load("vit", "fewshot")
+    assert len(numbers) == 2 and all(known[id].printed == value for id, value in numbers.items())
 
 
-def test_section_4_prints_as_in_the_article(published_log):
-    lines = fewshot_lines.precision_lines("ViT-H/14", "CIFAR-100", "float16", "cuda", [1.0, 0.9999986, 1.0, 1.0])
-    assert lines == published_log("vit_part4_fewshot")[-2:]
-    own = fewshot_lines.precision_lines("x", "digits", "float32", "cpu", [1.0] * 4)
-    assert "nothing to compare" in own[1]
+def precision(record, title, spec, data, dtype, device, cosines):
+    choice = SimpleNamespace(dtype_name=dtype, device=SimpleNamespace(type=device))
+    model = SimpleNamespace(starred=title, spec=spec, choice=choice)
+    run = SimpleNamespace(precise=model, data=[SimpleNamespace(title=data)], cosines=cosines)
+    return script.say_precision(record, run)
+
+
+def test_section_4_prints_as_in_the_article(record, published_log):
+    huge, cosines = "google/vit-huge-patch14-224-in21k", [1.0, 0.9999986, 1.0, 1.0]
+    numbers = precision(record, "ViT-H/14", huge, "CIFAR-100", "float16", "cuda", cosines)
+    assert record.lines[1:] == published_log("vit_part4_fewshot")[-2:]
+    assert list(numbers.values()) == cosines and set(numbers) <= set(published.load("vit", "fewshot").numbers)
+    assert precision(record, "x", "x", "digits", "float32", "cpu", [1.0] * 4) == {}
+    assert "nothing to compare" in record.lines[-1]
 
 
 def test_published_numbers_are_the_articles(shared_folder):
@@ -144,7 +166,7 @@ def test_roles_are_disjoint_by_row_and_by_content():
         pixels[target] = copied[source]
     pixels[5] = pixels[4]  # twice in train
     train = image_set(train.labels, train.class_names, pixels=pixels)
-    split = fewshot_split.make(train, test, SMALL, seed=0, authors_shots=7, authors_seeds=3)
+    split = splits.make(train, test, SMALL, seed=0, authors_shots=7, authors_seeds=3)
     rows = np.concatenate([split.pool.ravel(), split.selection.ravel()])
     assert len(set(rows.tolist())) == len(rows) == 4 * 8
     hidden = contents(test, split.test_rows)
@@ -162,31 +184,31 @@ def test_roles_are_disjoint_by_row_and_by_content():
 
 def test_roles_are_disjoint_on_cifar100(data_mirror, monkeypatch, tmp_path):
     monkeypatch.setenv("PAPERS_CACHE", str(tmp_path))
-    train, test = fewshot_split.load("cifar100", data_mirror)
-    split = fewshot_split.make(train, test, fewshot_split.Sizes(), seed=0)
+    train, test = splits.load("cifar100", data_mirror)
+    split = splits.make(train, test, splits.Sizes(), seed=0)
     assert split.pool.shape == (100, 20) and split.selection.shape == (100, 5) and split.test_rows.shape == (100, 10)
     assert not contents(test, split.test_rows) & contents(train, split.train_rows)
 
 
 def test_one_seed_fixes_everything_and_shots_do_not_disturb_each_other():
     def chosen(seed, shots=(1, 2)):
-        split = fewshot_split.make(*parts(), SMALL, seed=seed, authors_shots=3, authors_seeds=2)
-        draws = fewshot_split.draws(split, shots, 5, seed=seed)
-        return split, draws
+        split = splits.make(*parts(), SMALL, seed=seed, authors_shots=3, authors_seeds=2)
+        return split, splits.draws(split, shots, 5, seed=seed)
 
     (a, da), (b, db), (c, _) = chosen(0), chosen(0, (2, 5, 1)), chosen(1)
     assert (a.pool == b.pool).all() and (a.test_rows == b.test_rows).all() and (a.selection == b.selection).all()
     assert all((da[k] == db[k]).all() for k in (1, 2))
     assert not (a.pool == c.pool).all()
     assert da[2].shape == (5, 4, 2)
-    for draw in da[2].reshape(-1, 2):
-        assert len(set(draw.tolist())) == 2  # no image twice in a draw
+    for draw in da[2]:
+        assert len(set(draw.ravel().tolist())) == 4 * 2  # no image twice in a draw
+        assert (a.train.labels[a.pool.ravel()[draw]] == np.arange(4)[:, None]).all()  # k images of each class
 
 
 def test_the_authors_draws_are_their_recipe():
     """default_rng(seed), one permutation a class over the whole training part, nested: the first k of one order."""
     train, test = parts()
-    split = fewshot_split.make(train, test, SMALL, seed=5, authors_shots=4, authors_seeds=2)
+    split = splits.make(train, test, SMALL, seed=5, authors_shots=4, authors_seeds=2)
     for seed, rows in enumerate(split.authors):
         rng = np.random.default_rng(seed)
         expected = [rng.permutation(np.where(train.labels == c)[0])[:4] for c in range(4)]
@@ -195,7 +217,7 @@ def test_the_authors_draws_are_their_recipe():
 
 def test_a_set_without_parts_lends_its_images_to_one_role_each():
     both, _ = parts(train=20)
-    split = fewshot_split.make(both, both, SMALL, seed=0, authors_shots=9, authors_seeds=3)
+    split = splits.make(both, both, SMALL, seed=0, authors_shots=9, authors_seeds=3)
     used = np.concatenate([split.test_rows.ravel(), split.train_rows])
     assert len(set(used.tolist())) == len(used)
 
@@ -208,15 +230,15 @@ def test_the_validation_part_serves_where_there_is_no_test_part(tmp_path, there,
         for name in ("cat", "dog"):
             (tmp_path / part / name).mkdir(parents=True)
             Image.new("RGB", (2, 2)).save(tmp_path / part / name / "0.png")
-    train, test = fewshot_split.load(str(tmp_path), None)
+    train, test = splits.load(str(tmp_path), None)
     assert (train.split, test.split) == ("train", taken)
-    assert fewshot_split._test_part("imagenette") == fewshot_split._test_part("frgfm/imagenette") == "validation"
-    assert fewshot_split._test_part("owner/name") == fewshot_split._test_part("pets") == "test"
+    assert splits.test_part("imagenette") == splits.test_part("frgfm/imagenette") == "validation"
+    assert splits.test_part("owner/name") == splits.test_part("pets") == "test"
 
 
 def test_coinciding_draws_are_found():
-    split = fewshot_split.make(*parts(train=8), SMALL, seed=0, authors_shots=8, authors_seeds=3)
-    assert fewshot_protocols.coinciding(split, (1, 5, 8)) == [8]
+    split = splits.make(*parts(train=8), SMALL, seed=0, authors_shots=8, authors_seeds=3)
+    assert [k for k in (1, 5, 8) if split.shared_by_seeds(k) == 1] == [8]
 
 
 @pytest.mark.parametrize(
@@ -230,7 +252,7 @@ def test_coinciding_draws_are_found():
 )
 def test_data_that_does_not_do_is_refused_with_the_counts(sets, message):
     with pytest.raises(UserError, match=message):
-        fewshot_split.make(*sets, SMALL, seed=0)
+        splits.make(*sets, SMALL, seed=0)
 
 
 def test_too_many_duplicates_in_a_class_are_refused_by_name():
@@ -238,13 +260,13 @@ def test_too_many_duplicates_in_a_class_are_refused_by_name():
     pixels = train.arrays()
     pixels[train.labels == 2] = pixels[train.labels == 2][:1]
     with pytest.raises(UserError, match=r"'class 2': 1 different training images, but 8.*; 7 more are copies"):
-        fewshot_split.make(image_set(train.labels, train.class_names, pixels=pixels), test, SMALL, seed=0)
+        splits.make(image_set(train.labels, train.class_names, pixels=pixels), test, SMALL, seed=0)
 
 
 # ---------------------------------------------------------------------------------------- the protocols
 
 
-def features(split: fewshot_split.Split, d=24, seed=0, noise=1.5):
+def make_features(split: splits.Split, d=24, seed=0, noise=1.5):
     """Features for all roles, in the split's order."""
     rng = np.random.default_rng(seed)
     means = rng.standard_normal((split.classes, d))
@@ -259,14 +281,19 @@ def features(split: fewshot_split.Split, d=24, seed=0, noise=1.5):
 PENALTIES = (1e-2, 1.0, 1e2)
 
 
+def drawn(shots, count) -> splits.Split:
+    split = splits.make(*parts(), SMALL, seed=0)
+    split.draws = splits.draws(split, shots, count, seed=0)
+    return split
+
+
 def test_article_equals_the_formula_of_the_article():
-    split = fewshot_split.make(*parts(), SMALL, seed=0)
-    draws = fewshot_split.draws(split, (1, 3), 4, seed=0)
-    pool, selection, test = features(split)
-    outcome = fewshot_protocols.article(split, draws, pool, selection, test, PENALTIES)
+    split = drawn((1, 3), 4)
+    draws, (pool, selection, test) = split.draws, make_features(split)
+    outcome = probes.article(split, pool, selection, test, PENALTIES, "cpu")
 
     def right(draw, queries, a_class, penalty):
-        x = pool.reshape(4, 6, -1)[np.arange(4)[:, None], draw].reshape(4 * draw.shape[1], -1).astype(float)
+        x = pool[draw.ravel()].astype(float)
         y = 2 * np.eye(4)[np.repeat(np.arange(4), draw.shape[1])] - 1
         w = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
         return int(((queries @ w).argmax(1) == np.repeat(np.arange(4), a_class)).sum())
@@ -275,7 +302,7 @@ def test_article_equals_the_formula_of_the_article():
         scores = [right(d, selection, 2, penalty) for k in draws for d in draws[k]]
         assert outcome.selection[penalty] == pytest.approx(100 * np.mean(scores) / 8)
     best = max(PENALTIES, key=lambda p: (outcome.selection[p], p))
-    assert outcome.penalty == best
+    assert outcome.lambda_ == best
     for k in draws:
         assert outcome.correct[k] == [right(d, test, 5, best) for d in draws[k]]
         assert outcome.std(k) == pytest.approx(np.std(outcome.accuracies(k), ddof=1))
@@ -283,30 +310,28 @@ def test_article_equals_the_formula_of_the_article():
 
 def test_a_tie_goes_to_the_larger_lambda():
     """Classes far apart: every lambda names every selection image."""
-    split = fewshot_split.make(*parts(), SMALL, seed=0)
-    draws = fewshot_split.draws(split, (2,), 3, seed=0)
-    outcome = fewshot_protocols.article(split, draws, *features(split, noise=0.01), (1e-2, 1.0, 1e-3))
+    split = drawn((2,), 3)
+    outcome = probes.article(split, *make_features(split, noise=0.01), (1e-2, 1.0, 1e-3), "cpu")
     assert set(outcome.selection.values()) == {100.0}
-    assert outcome.penalty == 1.0
+    assert outcome.lambda_ == 1.0
 
 
 def test_no_test_image_chooses_anything():
-    split = fewshot_split.make(*parts(), SMALL, seed=0)
-    draws = fewshot_split.draws(split, (1, 2), 5, seed=0)
-    pool, selection, test = features(split)
-    a = fewshot_protocols.article(split, draws, pool, selection, test, PENALTIES)
-    b = fewshot_protocols.article(split, draws, pool, selection, np.roll(test, 5, axis=0), PENALTIES)
-    assert (a.penalty, a.selection) == (b.penalty, b.selection)
+    split = drawn((1, 2), 5)
+    pool, selection, test = make_features(split)
+    a = probes.article(split, pool, selection, test, PENALTIES, "cpu")
+    b = probes.article(split, pool, selection, np.roll(test, 5, axis=0), PENALTIES, "cpu")
+    assert (a.lambda_, a.selection) == (b.lambda_, b.selection)
     assert a.correct != b.correct
 
 
 def test_big_vision_equals_its_recipe():
-    split = fewshot_split.make(*parts(), SMALL, seed=0, authors_shots=7, authors_seeds=2)
+    split = splits.make(*parts(), SMALL, seed=0, authors_shots=7, authors_seeds=2)
     rng = np.random.default_rng(3)
     means = rng.standard_normal((4, 9))
     seeds = [(means[:, None] + rng.standard_normal((4, 7, 9))).astype(np.float32) for _ in range(2)]
     test = (np.repeat(means, 5, axis=0) + rng.standard_normal((20, 9))).astype(np.float32)
-    outcome = fewshot_protocols.big_vision(split, seeds, test, (1, 7))
+    outcome = probes.big_vision(split, seeds, test, (1, 7))
     for k in (1, 7):
         for seed, x in enumerate(seeds):
             x = x[:, :k].reshape(4 * k, 9).astype(float)
@@ -316,13 +341,28 @@ def test_big_vision_equals_its_recipe():
             y = 2 * np.eye(4)[np.repeat(np.arange(4), k)] - 1
             w = np.linalg.solve(x.T @ x + 1024 * np.eye(10), x.T @ y)
             assert outcome.correct[k][seed] == ((z @ w).argmax(1) == np.repeat(np.arange(4), 5)).sum()
-    assert outcome.penalty == 1024 and outcome.selection == {}
+    assert outcome.lambda_ == 1024 and outcome.selection == {}
+
+
+def test_tied_scores_are_decided_by_the_first_class_and_counted():
+    """Test features of zero score every class alike in the article's protocol: all are tied, class 0 is right."""
+    split = drawn((2,), 3)
+    pool, selection, test = make_features(split)
+    outcome = probes.article(split, pool, selection, np.zeros_like(test), PENALTIES, "cpu")
+    assert outcome.correct[2] == [5] * 3 and outcome.tied == 3 * 20
+    assert outcome.as_json()["tied"] == 60
+    assert probes.article(split, pool, selection, test, PENALTIES, "cpu").tied == 0
+    # two classes of the same training features have the same column of W in big_vision's protocol too
+    seed = np.random.default_rng(0).standard_normal((4, 2, 9)).astype(np.float32)
+    seed[1] = seed[0]
+    outcome = probes.big_vision(split, [seed], np.repeat(seed[:, 0], 5, axis=0), (2,))
+    assert outcome.correct[2] == [15] and outcome.tied == 10
 
 
 def test_a_single_draw_has_no_spread():
-    outcome = fewshot_protocols.Outcome({1: [5]}, 20, 1.0, {})
+    outcome = probes.Outcome({1: [5]}, 20, 1.0, {})
     assert outcome.std(1) is None
-    assert fewshot_lines.cell(outcome, 1) == "25.0"
+    assert outcome.cell(1) == "25.0"
     assert outcome.binomial(1) == pytest.approx(100 * np.sqrt(0.25 * 0.75 / 20))
 
 
@@ -365,10 +405,10 @@ def fakes(monkeypatch):
         give = lambda s: image_set(s.labels, names, split=s.split, name=name)  # noqa: E731
         return give(train), give(test)
 
-    monkeypatch.setattr(fewshot_run.features, "deferred", deferred)
-    monkeypatch.setattr(fewshot_run.features, "extract", extract)
-    monkeypatch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
-    monkeypatch.setattr(fewshot_split, "load", load)
+    monkeypatch.setattr(features, "deferred", deferred)
+    monkeypatch.setattr(features, "extract", extract)
+    monkeypatch.setattr(models, "computed_in", lambda identity, choice: choice)
+    monkeypatch.setattr(splits, "load", load)
     return seen
 
 
@@ -489,9 +529,7 @@ def test_other_processes_of_torchrun_extract_but_write_nothing(fakes, tmp_path, 
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("MASTER_ADDR", "localhost")
-    with pytest.raises(SystemExit) as end:
-        script.main(replace(CONFIG, results=tmp_path))
-    assert end.value.code == 0 and fakes
+    assert script.main(replace(CONFIG, results=tmp_path)) is None and fakes
     assert capsys.readouterr().out == "" and not list(tmp_path.rglob("*.json"))
 
 
@@ -506,13 +544,13 @@ def test_users_folder_end_to_end(monkeypatch, tmp_path):
             pixels = np.clip(rng.normal(np.roll([200, 60, 60], c), 20, (6, 6, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "images" / name / f"{i}.png")
     identity = FakeIdentity("fake", dim=108)
-    monkeypatch.setattr(fewshot_run.features, "deferred", lambda *a, **o: FakeEncoder(identity))
+    monkeypatch.setattr(features, "deferred", lambda *a, **o: FakeEncoder(identity))
     monkeypatch.setattr(
-        fewshot_run.features,
+        features,
         "extract",
         lambda e, images, choice, say=None: images.arrays().reshape(len(images), -1).astype(np.float32),
     )
-    monkeypatch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
+    monkeypatch.setattr(models, "computed_in", lambda identity, choice: choice)
     config = script.Config(
         models=("wheel:fake",), data=(str(tmp_path / "images"),), results=tmp_path, protocol="article", pool=4,
         selection=2, shots=(1, 4), device="cpu", experiment="mine",

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from papers.vit import fewshot_figures
 from papers.vit import vit_part4_fewshot as fewshot
 from papers.vit import vit_part4_pictures as script
 from shared.errors import UserError
@@ -38,7 +37,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def made(folder, tmp_path_factory) -> Path:
     """A few-shot result over `folder`, the network a fake."""
-    from papers.vit import fewshot_run
+    from shared import features, models
 
     identity = SimpleNamespace(
         name="fake", dim=360, preprocessing="none", revision="r", weights_sha256="0" * 64, stand_in="a fake network"
@@ -46,13 +45,13 @@ def made(folder, tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("made")
     sizes = {"pool": 4, "selection": 2, "shots": (1, 4), "draws": 3, "big_vision_shots": (1, 4)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fewshot_run.features, "deferred", lambda *a, **o: SimpleNamespace(identity=identity))
+        patch.setattr(features, "deferred", lambda *a, **o: SimpleNamespace(identity=identity))
         patch.setattr(
-            fewshot_run.features,
+            features,
             "extract",
             lambda e, images, choice, say=None: images.arrays().reshape(len(images), -1).astype(np.float32),
         )
-        patch.setattr(fewshot_run.models, "computed_in", lambda identity, choice: choice)
+        patch.setattr(models, "computed_in", lambda identity, choice: choice)
         fewshot.main(
             fewshot.Config(
                 models=("wheel:fake",), data=(str(folder),), results=root, device="cpu", experiment="fewshot-toy",
@@ -78,7 +77,7 @@ def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_byt
     script.main(config)
     folder = results / "vit" / "figures"
     rows = json.loads((results / "vit" / "fewshot-toy.json").read_text())["results"]["data"]["breeds"]["rows"]
-    record = json.loads((results / "vit" / "images-toy.json").read_text())
+    record = json.loads((results / "vit" / "pictures-toy.json").read_text())
     assert [p["class"] for p in record["results"]["images"]] == sorted(COLOURS)
     drawn = script.find_draw(
         config, results / "vit" / "fewshot-toy.json", Record.load(results / "vit/fewshot-toy.json")
@@ -87,8 +86,8 @@ def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_byt
     assert drawn.names == [p["file"] for p in record["results"]["images"]]
     page = Image.open(folder / "fewshot-toy-breeds-1-shot.png").convert("RGB")
     for i, colour in enumerate(COLOURS.values()):  # the cells' colours are their classes'
-        x = fewshot_figures.MARGIN + i * (fewshot_figures.CELL + fewshot_figures.MARGIN) + fewshot_figures.CELL // 2
-        measured = page.getpixel((x, 24 + fewshot_figures.MARGIN + fewshot_figures.CELL // 2))
+        x = script.MARGIN + i * (script.CELL + script.MARGIN) + script.CELL // 2
+        measured = page.getpixel((x, script.HEAD + script.MARGIN + script.CELL // 2))
         assert np.abs(np.array(measured) - colour).max() < 40
     assert [f["kind"] for f in record["figures"]] == ["gallery", "figure"]
     assert record["provenance"]["data"][0]["images"] == 3
@@ -126,8 +125,8 @@ def test_where_only_big_vision_was_run_its_draws_are_shown(config, results):
 
 
 def test_seven_models_differ_without_colour():
-    assert len({style[:2] for style in fewshot_figures.STYLES}) == 7
-    for _, _, colour in fewshot_figures.STYLES:
+    assert len({style[:2] for style in script.STYLES}) == 7
+    for _, _, colour in script.STYLES:
         assert re.fullmatch(r"#(..)\1\1", colour)  # a grey
 
 
@@ -138,7 +137,7 @@ def test_pets_size_sheet_stays_below_a_megabyte(tmp_path):
         np.asarray(Image.fromarray(rng.integers(0, 256, (28, 28, 3), dtype=np.uint8)).resize((224, 224)))
         for _ in range(37)
     ]
-    fewshot_figures.sheet(images, ["staffordshire bull terrier"] * 37, "title", tmp_path / "sheet.png")
+    script.sheet(images, ["staffordshire bull terrier"] * 37, "title", tmp_path / "sheet.png")
     assert (tmp_path / "sheet.png").stat().st_size < 1_000_000
 
 
