@@ -190,16 +190,16 @@ def measure(config: Config) -> Run:
     import numpy as np
 
     from papers.vit.part4 import probes
-    from shared import device, features, models
+    from shared import device, features, models, specs
 
+    names = [specs.parse_with_weights(text).text for text in config.models]  # one spelling for one model
     choice = device.choose(config.device, config.dtype)
     if config.compile and choice.device.type == "cpu":
         device.require_compiler("--compile")
     # The images: the seed fixes which are test, selection and pool before any feature is known.
     data = [open_data(name, config) for name in config.data]
     encoders = []
-    for spec in config.models:
-        spec = spec.removeprefix("hf:")
+    for spec in names:
         encoder = features.deferred(spec, choice, compile=config.compile)
         title = ARTICLE_MODELS.get(spec, encoder.identity.name)
         encoders.append(Model(spec, title, encoder, models.computed_in(encoder.identity, choice)))
@@ -237,7 +237,9 @@ def measure(config: Config) -> Run:
                 big_vision[d.title, m.title] = probes.big_vision(d, seeds, test, shots)
 
     # The precision: a few test images again in float32 on the CPU.
-    precise = next((m for m in encoders if m.spec == config.precision_model), encoders[-1])
+    precise = next(
+        (m for m in encoders if m.spec == specs.parse_with_weights(config.precision_model).text), encoders[-1]
+    )
     few = data[0].test_images.subset(range(min(PRECISION_IMAGES, len(data[0].test_images))))
     cpu = device.choose("cpu", "fp32")
     a = features.extract(precise.encoder, few, precise.choice).astype(np.float64)

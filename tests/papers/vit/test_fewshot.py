@@ -454,6 +454,24 @@ def test_the_hubs_own_names_are_the_articles_data(fakes, tmp_path):
     assert len(result["results"]["data"]["CIFAR-100"]["rows"]["test"].split()) == 5 * 10
 
 
+def test_other_spellings_of_a_model_are_that_model(fakes, tmp_path):
+    hub = ("hf:google/vit-base-patch32-224-in21k", "https://huggingface.co/google/bit-50")
+    script.main(replace(CONFIG, results=tmp_path, models=hub, precision_model=hub[0]))
+    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    assert list(result["results"]["data"]["CIFAR-100"]["outcomes"]) == ["ViT-B/32", "BiT R50x1"]
+    assert result["results"]["precision"]["model"] == "google/vit-base-patch32-224-in21k"
+    cells = [v for v in result["verdicts"] if v["id"].startswith(("CIFAR-100/ViT-B/32/", "CIFAR-100/BiT R50x1/"))]
+    assert len(cells) == 10 and "not run" not in {v["verdict"] for v in cells}
+    with pytest.raises(UserError, match="two spellings"):
+        script.main(replace(CONFIG, results=tmp_path, models=(hub[0], hub[0].removeprefix("hf:"))))
+
+
+def test_an_architecture_without_weights_is_answered_with_a_model_that_has_some(fakes, tmp_path):
+    with pytest.raises(UserError, match="google/vit-base-patch16-224-in21k"):
+        script.main(replace(CONFIG, results=tmp_path, models=("vit-b16",)))
+    assert not fakes
+
+
 def test_two_models_or_data_sets_of_one_name_are_kept_apart(fakes, tmp_path):
     for folder in ("a/pics", "b/pics"):
         (tmp_path / folder).mkdir(parents=True)
