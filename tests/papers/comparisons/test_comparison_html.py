@@ -7,10 +7,10 @@ import json
 import re
 from pathlib import Path
 
-from papers.comparisons.pages import page_graph
-from papers.comparisons.report import Report
-from papers.comparisons.view_html import as_html
-from papers.comparisons.view_text import as_markdown
+from papers.comparisons.comparison import Comparison
+from papers.comparisons.models import page_graph
+from papers.comparisons.text import as_markdown
+from papers.comparisons.webpage import as_html
 from shared.graph.measure import measure
 from shared.graph.read import parse
 from shared.paths import ROOT
@@ -29,7 +29,7 @@ graphs = load("graphs_of_shared_tests", ROOT / "tests" / "shared" / "graphs.py")
 
 
 def page(*names: str) -> str:
-    return as_html(Report(tuple(measure(page_graph(name)) for name in names)), {})
+    return as_html(Comparison(tuple(measure(page_graph(name)) for name in names)))
 
 
 def nasty() -> str:
@@ -39,14 +39,14 @@ def nasty() -> str:
         node["name"] = NASTY
     data["components"][4]["type"] = NASTY
     model = measure(parse(data, NASTY))
-    return as_html(Report((model, model)), {})
+    return as_html(Comparison((model, model)))
 
 
 def test_names_with_markup_in_them_stay_text() -> None:
     text = nasty()
     assert "<script" not in text and "<img" not in text
     assert "&lt;script&gt;alert(1)" in text
-    markdown = as_markdown(Report((measure(parse(graphs.block() | {"name": NASTY + "|`x`"}, "f")),) * 2))
+    markdown = as_markdown(Comparison((measure(parse(graphs.block() | {"name": NASTY + "|`x`"}, "f")),) * 2))
     assert "<script" not in markdown and "\\|" in markdown
 
 
@@ -68,7 +68,7 @@ def test_every_row_has_its_status_as_a_word_and_a_colour() -> None:
 
 def test_repetitions_are_in_the_page_but_folded() -> None:
     models = tuple(measure(parse(graphs.block(blocks=blocks), "f")) for blocks in (3, 5))
-    text = as_html(Report(models), {})
+    text = as_html(Comparison(models))
     assert "× 3</b> rows 15 to 20 come 3 times, to row 32" in re.sub(r"\s+", " ", text)
     assert len(re.findall(r'<tr class="\w+ again">', text)) == 6 * (5 - 2)
 
@@ -78,14 +78,14 @@ def test_the_drawing_has_a_box_a_layer_and_its_edges() -> None:
     assert svg.count("<rect") == 12
     assert svg.count('class="edge') == 13
     assert "bracket" not in svg
-    folded = as_html(Report((measure(parse(graphs.block(blocks=4), "f")),) * 2), {}).split("<svg")[1]
+    folded = as_html(Comparison((measure(parse(graphs.block(blocks=4), "f")),) * 2)).split("<svg")[1]
     assert "× 4</text>" in folded
 
 
 def test_the_page_in_a_browser(tmp_path: Path, show) -> None:
     files = {"pair": page("bert-base", "t5-small"), "nasty": nasty()}
     models = tuple(measure(parse(graphs.block(blocks=blocks), "f")) for blocks in (3, 5))
-    files["folded"] = as_html(Report(models), {})
+    files["folded"] = as_html(Comparison(models))
     for name, text in files.items():
         (tmp_path / f"{name}.html").write_text(text)
     for name in files:

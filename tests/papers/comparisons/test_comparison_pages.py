@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from papers.comparisons.contradictions import WHOLE, contradictions
-from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, cells, page_graph, pair_of
-from papers.comparisons.report import Report
-from papers.comparisons.view_text import as_markdown
+from papers.comparisons.comparison import Comparison
+from papers.comparisons.models import page_graph
+from papers.comparisons.pages import AS_PUBLISHED, PAIRS, PUBLISHED_COST, TAGLINES, cells, pair_of
+from papers.comparisons.text import as_markdown
 from shared.graph.cost import train_cost
 from shared.graph.measure import measure
 from shared.published import load
 from shared.verdict import judge
 
 
-def reports(pair: str) -> tuple[Report, Report]:
+def reports(pair: str) -> tuple[Comparison, Comparison]:
     graphs = [page_graph(name) for name in PAIRS[pair]]
-    published = Report(tuple(measure(graph, AS_PUBLISHED) for graph in graphs), PUBLISHED_COST, page=True)
-    return published, Report(tuple(measure(graph) for graph in graphs))
+    published = Comparison(tuple(measure(graph, AS_PUBLISHED) for graph in graphs), PUBLISHED_COST)
+    return published, Comparison(tuple(measure(graph) for graph in graphs))
 
 
 @pytest.mark.parametrize(("pair", "count", "rows"), [
@@ -95,40 +95,6 @@ def test_the_right_count_differs_by_what_the_pages_leave_out(name, parameters, m
     assert model.parameters == parameters == model.total("row")
     if macs is not None:
         assert model.macs == macs
-
-
-def claims(pair: str) -> str:
-    return "\n".join(f"{one.claim}: {one.arithmetic}" for one in contradictions(*reports(pair)))
-
-
-def test_contradictions_carry_their_arithmetic() -> None:
-    vit, gpt, t5, resnet = (claims(pair) for pair in PAIRS)
-    assert "8,449,000 - 7,680,000 = 769,000 = head 769,000" in vit
-    assert "its head is applied to each of 196 patches" in vit
-    assert "1 × 512 carries a batch of 1, 3 × 224 × 224 carries none" in vit
-    assert "embedDim 768, ffDim 3072 and hiddenDim 768, ffDim 3072 are the same sizes" in vit
-    assert "86,567,656 - 109,482,240 = -22,914,584, which prints the same by coincidence" in vit
-    assert "no residual additions" in vit
-    assert "learned positions: 197 x 768 = 151,296" in vit
-    assert "2,359,296 + 3,072 = 2,362,368" in gpt
-    assert "GPT-2 fits a T4 16GB, by 1.75 GB" in gpt
-    assert "x 1.3 = 17.3 GB" in gpt or "x 1.3 = 17.4 GB" in gpt
-    assert "14 - 2 = +12, but 20 - 9 = +11: rows count the inputs (1 against 2)" in t5
-    assert "56,734,592 - 16,449,536 = 40,285,056" in t5
-    assert "60,506,624 - 109,482,240 = -48,975,616" in t5
-    assert "one input is left out" in t5
-    assert "64 x 1 x 3 x 3 + 64 = 640; in truth 64 x 64 x 3 x 3 + 64 = 36,928" in resnet
-    assert "BatchNorm_1 128 + Conv2D_2 36,288 + BatchNorm_2 128" in resnet
-
-
-def test_a_right_count_of_itself_is_not_contradicted() -> None:
-    right = reports("resnet-block-vs-vit-b16")[1]
-    block = Report((right.models[0], right.models[0]))
-    assert contradictions(block, block) == []
-
-
-def test_whole_models_are_those_that_contradict() -> None:
-    assert set(WHOLE) == {page_graph(name).name for pair in PAIRS.values() for name in pair} - {"ResNet Block"}
 
 
 def test_a_pair_is_the_pages_only_if_its_graphs_are(shared_folder: Path) -> None:

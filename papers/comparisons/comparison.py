@@ -1,0 +1,368 @@
+"""The comparison of two models, as one object: sums, aligned rows and every text that a reader sees.
+
+    compared = compare(left, right)         two measured models
+    as_text(compared)                       papers/comparisons/text.py: screen, log, markdown
+    as_html(compared, ...)                  papers/comparisons/webpage.py
+    compared.as_json()                      every count at full precision; null is unknown
+
+The texts stand here once; the other files only lay them out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row, align, counts
+from shared.graph.convention import RIGHT
+from shared.graph.cost import GPUS, Assumptions, Fit, fits, memory, train_cost
+from shared.graph.fold import Fold, fold
+from shared.graph.layers import text
+from shared.graph.measure import Layer, Model
+from shared.graph.names import dollars, gigabytes, label, percent, short
+
+NO_SIDE, BLANK = "—", "(blank)"
+LARGE = 10  # from this ratio on a change prints as "114× the size"
+_LOOKS = attrgetter("type", "output", "row", "parameters", "macs", "problem")  # rows of a block that repeats are equal
+
+# the pages' own sentences, letter by letter
+DERIVED = (
+    "Parameter counts are derived from the graph, not read from a checkpoint. They are exact for a graph that is fully "
+    "specified and approximate for one that is not."
+)
+ESTIMATES = "Cost and GPU fit are estimates from the graph under one set of assumptions, not measurements of a run."
+HIGHLIGHT = (
+    "A highlighted row is a card one of them fits and the other does not, which is the difference that decides a "
+    "purchase."
+)
+# and the suite's
+BUILT = (
+    "Parameter counts of a real model are those of the module that its library builds from the configuration; no "
+    "checkpoint is read."
+)
+UNDECLARED = (
+    "Not every input declares a shape, so memory, cost and GPU fit hold only as far as a layer's size follows from its "
+    "settings."
+)
+
+
+@dataclass
+class Side:
+    """One model's column: the texts in the order of the page, and which GPUs the model fits."""
+
+    cells: dict[str, str]
+    fits: list[Fit]
+
+
+@dataclass
+class Comparison:
+    """`models[1]` relative to `models[0]`, both measured under one convention.
+
+    built: some side was built as a torch module, so its counts are the library's.
+    """
+
+    models: tuple[Model, Model]
+    assumed: Assumptions = field(default_factory=Assumptions)
+    built: bool = False
+
+    @property
+    def as_published(self) -> bool:
+        """Whether it counts, and prints no more than, what the comparison pages do."""
+        return self.models[0].convention != RIGHT
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return align(*self.models, self.models[0].convention)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        return counts(self.rows)
+
+    @cached_property
+    def folds(self) -> list[Fold[Row]]:
+        """The rows, a block that repeats kept once."""
+
+        def looks(layer: Layer | None) -> tuple | None:
+            return layer and (*_LOOKS(layer), repr(layer.settings))
+
+        return fold(self.rows, lambda row: (row.status, *row.changed, looks(row.left), looks(row.right)))
+
+    # the page's texts -----------------------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        return f"{self.models[0].name} vs {self.models[1].name}"
+
+    @property
+    def headline(self) -> str:
+        left, right = self.models
+        change = right.parameters - left.parameters
+        if self._some_unknown:
+            first, second = (
+                ("at least " if model.unknown("parameters") else "") + short(model.parameters) for model in self.models
+            )
+            size = f"{second} parameters, {left.name} {first}"
+        elif change == 0:
+            size = f"as many parameters as {left.name}"
+        else:
+            size = f"{short(abs(change))} {'more' if change > 0 else 'fewer'} parameters than {left.name}"
+        added, removed, changed = (self.counts[status] for status in (ADDED, REMOVED, CHANGED))
+        # the pages call rows "layers", inputs and outputs among them
+        layers = ("layer" if self.as_published else "row") + ("" if added == 1 else "s")
+        return f"{right.name} has {size}: {added} {layers} added, {removed} removed, {changed} changed."
+
+    @property
+    def _some_unknown(self) -> bool:
+        return any(model.unknown("parameters") for model in self.models)
+
+    @property
+    def relative(self) -> str:
+        return f"{self.models[1].name} relative to {self.models[0].name}"
+
+    @property
+    def parameter_delta(self) -> str:
+        left, right = (model.parameters for model in self.models)
+        words = f"{'+' if right >= left else '-'}{short(abs(right - left))}"
+        if self._some_unknown:
+            return f"{words} in the layers whose parameters are known"
+        if not left:
+            return words
+        ratio = right / left
+        return f"{words} ({f'{ratio:.0f}× the size' if ratio >= LARGE else percent(ratio - 1)})"
+
+    @property
+    def layer_delta(self) -> str:
+        left, right = (len(model.body) for model in self.models)
+        return f"{right - left:+d}"
+
+    @property
+    def count_line(self) -> str:
+        n = self.counts
+        return f"Added {n[ADDED]}, removed {n[REMOVED]}, changed {n[CHANGED]}, unchanged {n[SAME]}"
+
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        return self._side(self.models[0]), self._side(self.models[1])
+
+    @property
+    def keys(self) -> list[str]:
+        """What `sides` have a cell for, but for the name."""
+        return [key for key in self.sides[0].cells if key != "name"]
+
+    def _side(self, model: Model) -> Side:
+        gpus = fits(model, self.assumed)
+        at_least = "at least " if model.unknown("macs") else ""
+        cells = {
+            "name": model.name,
+            "Layers": str(len(model.body)),
+            "Parameters": self._total(model, "parameters"),
+            "Input": _shapes(model.inputs if model.convention.every_input else model.inputs[:1]),
+            "Output": _shapes(model.outputs),
+            "Forward-passes": model.forward,
+            "Est. train cost": at_least + dollars(train_cost(model, self.assumed).dollars),
+            **{fit.gpu: self._fit_words(fit) for fit in gpus},
+        }
+        if not self.as_published:
+            need = memory(model, self.assumed)
+            at_least = "" if model.memory_known else "at least "
+            cells["MACs"] = self._total(model, "macs")
+            cells["Training memory"] = f"{at_least}{gigabytes(need.training)} at batch {self.assumed.batch:,}"
+            cells["Inference memory"] = f"{at_least}{gigabytes(need.inference)} at batch {self.assumed.batch:,}"
+        return Side(cells, gpus)
+
+    def _total(self, model: Model, count: str) -> str:
+        unknown, total = model.unknown(count), model.total(count)
+        if unknown:
+            return f"at least {short(total)} ({len(unknown)} {'layer' if len(unknown) == 1 else 'layers'} unknown)"
+        return short(total) if self.as_published else f"{short(total)} ({total:,})"
+
+    def _fit_words(self, fit: Fit) -> str:
+        if fit.fits is None:
+            return "unknown: a layer's memory is not known"
+        words = "fits" if fit.fits else "does not fit"
+        if self.as_published or fit.largest_batch is None or (not fit.fits and not fit.largest_batch):
+            return words
+        return f"{words} (batch up to {fit.largest_batch:,})"
+
+    @property
+    def same_input(self) -> bool:
+        """Whether the two columns show the same input."""
+        return self.sides[0].cells["Input"] == self.sides[1].cells["Input"]
+
+    @property
+    def gpu_note(self) -> str:
+        if not self._declared:
+            return UNDECLARED
+        if self.same_input:
+            words = "Memory for the graph at the input shape both declare."
+            return f"{words} {HIGHLIGHT}" if self.as_published else words
+        return (
+            f"Each side is measured at its own declared input ({self._inputs}). Both columns are right about their "
+            "own model; the difference between them is not a fact about the designs."
+        )
+
+    @property
+    def _declared(self) -> bool:
+        """Whether both sides say what comes in."""
+        return all(model.inputs and all(layer.output for layer in model.inputs) for model in self.models)
+
+    @property
+    def _inputs(self) -> str:
+        return " against ".join(side.cells["Input"] for side in self.sides)
+
+    @property
+    def row_count_line(self) -> str:
+        return (
+            f"Aligned in topological order. {self.counts[SAME]} of {len(self.rows)} rows are the same layer with the "
+            "same parameters."
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What this is not."""
+        notes = [BUILT if self.built else DERIVED, ESTIMATES]
+        if not self._declared:
+            notes.insert(0, UNDECLARED)
+        elif not self.same_input:
+            notes.insert(
+                0,
+                f"The two are priced at different declared inputs ({self._inputs}), so memory, cost and GPU fit are "
+                "each right about their own model and are not a comparison between them. The layer and parameter "
+                "deltas are unaffected.",
+            )
+        for model in self.models:
+            if model.unknown_types:
+                names = ", ".join(f"{name} × {times}" for name, times in model.unknown_types.items())
+                notes.append(f"{model.name} has layers of unknown type ({names}); they are in no total.")
+        return notes
+
+    @property
+    def remarks(self) -> list[str]:
+        """Assumptions and problems of single layers, equal ones together."""
+        layers: dict[tuple[str, str], list[str]] = {}
+        for model in self.models:
+            for layer in model.layers:
+                for note in ([f"cannot take its input: it {layer.problem}"] if layer.problem else []) + layer.notes:
+                    layers.setdefault((model.name, note), []).append(layer.name)
+        return [
+            f"{model}, {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {note}"
+            for (model, note), names in layers.items()
+        ]
+
+    # one row --------------------------------------------------------------------------------------------------------
+
+    def status(self, row: Row) -> str:
+        return f"{row.status} ({', '.join(row.changed)})" if row.changed else row.status
+
+    def layer_cells(self, layer: Layer) -> dict[str, str]:
+        return {
+            "name": layer.name,
+            "type": label(layer.type),
+            "params": "?" if layer.row is None else short(layer.row) if layer.row else "",
+            "output": text(layer.output),
+        }
+
+    # for programs ---------------------------------------------------------------------------------------------------
+
+    def as_json(self, *, every_row: bool = True) -> dict[str, Any]:
+        """Everything. Without `every_row` a repeated block's rows stand once; `folded` says how often they come."""
+        parts = [Fold(self.rows, 1, 0)] if every_row else self.folds
+        left, right = self.models
+        return {
+            "title": self.title,
+            "headline": self.headline,
+            "convention": left.convention.name,
+            "assumptions": asdict(self.assumed),
+            "sides": [
+                model_json(model, self.assumed) | {"printed": side.cells}
+                for model, side in zip(self.models, self.sides, strict=True)
+            ],
+            "deltas": {
+                "parameters": right.parameters - left.parameters,
+                "layers": len(right.body) - len(left.body),
+                "printed": [self.parameter_delta, self.layer_delta],
+                **self.counts,
+            },
+            "rows": [
+                {
+                    "number": part.start + at,
+                    "status": row.status,
+                    "changed": row.changed,
+                    "left": row.left and layer_json(row.left),
+                    "right": row.right and layer_json(row.right),
+                }
+                for part in parts
+                for at, row in enumerate(part.items, 1)
+            ],
+            "folded": [
+                {"first_row": part.start + 1, "rows": len(part.items), "times": part.times} for part in self.folds
+            ],
+            "notes": self.notes,
+            "remarks": self.remarks,
+        }
+
+
+def compare(left: Model, right: Model, assumed: Assumptions | None = None, *, built: bool = False) -> Comparison:
+    """Two measured models side by side. Two different models of one name get their source behind it."""
+    if left.name == right.name and left.source != right.source:
+        left, right = (replace(model, name=f"{model.name} ({model.source})") for model in (left, right))
+    return Comparison((left, right), assumed or Assumptions(), built)
+
+
+def _shapes(layers: list[Layer]) -> str:
+    return " and ".join(text(layer.output) for layer in layers) or "none"
+
+
+def layer_json(layer: Layer) -> dict[str, Any]:
+    """One layer; null is unknown."""
+    fields = {key: getattr(layer, key) for key in ("id", "name", "type", "settings", "output", "parameters")}
+    problem = layer.problem or None
+    return fields | {"row_parameters": layer.row, "macs": layer.macs, "problem": problem, "notes": layer.notes}
+
+
+def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
+    """One model's totals, memory in bytes, fit and cost; null is unknown."""
+    need = memory(model, assumed)
+    return {
+        "name": model.name,
+        "source": model.source,
+        "layers": len(model.body),
+        "parameters": model.parameters,
+        "parameters_unknown_in": [layer.id for layer in model.unknown("parameters")],
+        "macs": model.macs,
+        "macs_unknown_in": [layer.id for layer in model.unknown("macs")],
+        "unknown_types": model.unknown_types,
+        "inputs": [{"name": layer.name, "shape": layer.output} for layer in model.inputs],
+        "outputs": [{"name": layer.name, "shape": layer.output} for layer in model.outputs],
+        "forward_passes": model.passes_forward,
+        "forward_problem": None if model.passes_forward else model.forward,
+        "memory_bytes": {
+            "batch": need.batch,
+            "training": {
+                "weights": need.weights,
+                "gradients": need.gradients,
+                "adam_states": need.adam,
+                "activations": need.activations,
+                "total": round(need.training),
+            },
+            "inference": {
+                "weights": need.weights,
+                "activations": need.inference - need.weights,
+                "total": need.inference,
+            },
+            "activations_per_sample": need.per_sample,
+            "lower_bound": not model.memory_known,
+        },
+        "gpus": {
+            fit.gpu: {
+                "memory_gb": GPUS[fit.gpu],
+                "fits_batch": fit.fits,
+                "largest_batch": fit.largest_batch,
+                "largest_inference_batch": fit.largest_inference_batch,
+            }
+            for fit in fits(model, assumed)
+        },
+        "training": asdict(train_cost(model, assumed)),
+    }

@@ -1,0 +1,299 @@
+"""What `compare.py` may be given (the grammar of `shared.specs`), found and measured.
+
+A graph file is counted as it is. Every other model is built on the meta device, without weights and memory, and counted
+as its library builds it: the built-in ones of `BUILTINS`, any timm model, any configuration that transformers knows.
+torch is imported only when such a model is measured, because a comparison of graphs should start at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shared import specs
+from shared.errors import UserError
+from shared.graph.convention import RIGHT, Convention
+from shared.graph.measure import Model, check_exists, measure
+from shared.graph.read import Graph, read
+from shared.paths import data_root
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    Built = tuple[nn.Module, dict[str, torch.Tensor]]
+
+GRAPHS = Path(__file__).parent / "graphs"  # the five graphs of the comparison pages
+LENGTH = 512  # tokens, where a configuration names no longest sequence
+DECODER_LENGTH = 128  # tokens of an encoder-decoder's second input
+LONGEST_NAME = 100  # bytes of one model's part of a file name: two of them and an ending stay below 255
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that was named: a graph that is read already, or one that is built when it is measured."""
+
+    spec: specs.Spec
+    graph: Graph | None = None
+
+    def measure(self, convention: Convention = RIGHT, length: int | None = None) -> Model:
+        """`convention` is for graphs; a built module is counted as it is. length: tokens of a model from the hub."""
+        if self.graph is not None:
+            model = measure(self.graph, convention)
+            check_exists(model)
+            return model
+        build, name = _builder(self.spec, length)
+        return _traced(build, name, str(self.spec))
+
+    @property
+    def file_name(self) -> str:
+        """The model's part of a result's file name."""
+        text = self.graph.id if self.graph is not None else str(self.spec).rstrip("/").rpartition("/")[2]
+        plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text.lower()).strip(".-") or "model"
+        return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
+
+
+def find(text: str, *, as_published: bool = False) -> Source:
+    """The model that `text` names; as_published: a plain name means the comparison pages' graph. Raises UserError."""
+    if not text:
+        raise UserError(f"name two models (plan: one): {specs.FORMS}")
+    if as_published and text in page_names():
+        text = f"graph:{text}"
+    spec = specs.parse(text)
+    if spec.kind == "page":
+        return Source(spec, page_graph(spec.name))
+    if spec.kind == "graph":
+        return Source(spec, read(spec.path))
+    if as_published:
+        raise UserError(
+            f"{text}: the pages' way of counting is for graph files and the pages' graphs ({', '.join(page_names())}); "
+            "leave out --as-published for a real model"
+        )
+    return Source(spec)
+
+
+def page_names() -> list[str]:
+    return sorted(path.stem for path in GRAPHS.glob("*.json"))
+
+
+def page_graph(name: str) -> Graph:
+    """One of the graphs that the comparison pages compare. Raises UserError with the names of all."""
+    if name not in page_names():
+        raise UserError(f"graph:{name}: the pages' graphs are {', '.join(page_names())}")
+    return replace(read(GRAPHS / f"{name}.json"), source=f"graph:{name}")
+
+
+# building -------------------------------------------------------------------------------------------------------------
+
+
+def _inputs(**shapes: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    """One sample for each input of a model: `(tokens,)` gives token ids, `(channels, height, width)` an image."""
+    import torch
+
+    return {
+        name: torch.zeros(1, *shape, dtype=torch.long if len(shape) == 1 else None, device="meta")
+        for name, shape in shapes.items()
+    }
+
+
+def _transformers(kind: str, inputs: dict[str, tuple[int, ...]], **settings: Any) -> Callable[[], Built]:
+    """A class of transformers with its default configuration, but for `settings`."""
+
+    def build() -> Built:
+        import transformers
+
+        model = getattr(transformers, kind)
+        return model(model.config_class(**settings)), _inputs(**inputs)
+
+    return build
+
+
+IMAGE = {"pixel_values": (3, 224, 224)}
+
+
+def _vit(patch: int, width: int, layers: int, heads: int, mlp: int) -> Callable[[], Built]:
+    """ViT with its ImageNet-1k head at 224 pixels (arXiv:2010.11929, table 1)."""
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": mlp}
+    return _transformers("ViTForImageClassification", IMAGE, patch_size=patch, num_labels=1000, **sizes)
+
+
+def _timm(name: str) -> Callable[[], Built]:
+    def build() -> Built:
+        import timm
+
+        if not timm.is_model(name):
+            near = difflib.get_close_matches(name, timm.list_models(), 3, 0.5)
+            hint = f"near: {', '.join(near)}" if near else "timm.list_models() lists them"
+            raise UserError(f"timm:{name}: timm has no such model; {hint}")
+        model = timm.create_model(name, pretrained=False)
+        return model, _inputs(x=model.pretrained_cfg["input_size"])
+
+    return build
+
+
+def _article(name: str) -> Callable[[], Built]:
+    """The article's small networks on 32-pixel images."""
+
+    def build() -> Built:
+        from papers.vit.scratch_models import build as scratch
+
+        return scratch(name).to("meta"), _inputs(x=(3, 32, 32))
+
+    return build
+
+
+# by the names of `shared.specs.BUILTINS`: how the model is called in tables, and how it is built
+BUILTINS: dict[str, tuple[str, Callable[[], Built]]] = {
+    "bert-base": ("BERT Base", _transformers("BertModel", {"input_ids": (512,)})),
+    "vit-b16": ("ViT-B/16", _vit(16, 768, 12, 12, 3072)),
+    "vit-b32": ("ViT-B/32", _vit(32, 768, 12, 12, 3072)),
+    "vit-l16": ("ViT-L/16", _vit(16, 1024, 24, 16, 4096)),
+    "vit-l32": ("ViT-L/32", _vit(32, 1024, 24, 16, 4096)),
+    "vit-h14": ("ViT-H/14", _vit(14, 1280, 32, 16, 5120)),
+    "gpt2": ("GPT-2", _transformers("GPT2LMHeadModel", {"input_ids": (1024,)})),
+    "t5-small": (
+        "T5 Small",
+        _transformers(
+            "T5ForConditionalGeneration",
+            {"input_ids": (512,), "decoder_input_ids": (DECODER_LENGTH,)},
+            vocab_size=32128,
+            d_model=512,
+            d_ff=2048,
+            d_kv=64,
+            num_layers=6,
+            num_heads=8,
+        ),
+    ),
+    "resnet-50": ("ResNet-50", _transformers("ResNetForImageClassification", IMAGE, num_labels=1000)),
+    "bit-r50x1": ("BiT R50x1", _transformers("BitForImageClassification", IMAGE, num_labels=1000)),
+    "dinov2-s14": ("DINOv2 S/14", _timm("vit_small_patch14_dinov2")),
+    "efficientnet-lite0": ("EfficientNet-Lite0", _timm("efficientnet_lite0")),
+    "article-vit": ("ViT, 1.2M (article)", _article("ViT")),
+    "article-resnet": ("ResNet, 1.6M (article)", _article("ResNet")),
+}
+
+
+def _builder(spec: specs.Spec, length: int | None) -> tuple[Callable[[], Built], str]:
+    """How `spec` is built, and its name in tables."""
+    if spec.kind == "builtin":
+        label, build = BUILTINS[spec.name]
+        return build, label
+    if spec.kind == "timm":
+        return _timm(spec.name), spec.name
+    if spec.kind == "wheel":
+        return _wheel(spec), spec.name
+    return _hub(spec, length), spec.name.rstrip("/").rpartition("/")[2]
+
+
+def _wheel(spec: specs.Spec) -> Callable[[], Built]:
+    """The network of a PyPI wheel at the image size of its recipe; the wheel itself is not fetched."""
+    from shared.models.wheels import VIT_CONFIG, WHEELS
+
+    if spec.name not in WHEELS:
+        raise UserError(f"{spec}: unknown; expected one of {', '.join(f'wheel:{name}' for name in WHEELS)}")
+    wheel = WHEELS[spec.name]
+    if wheel.architecture != "dinov2":
+        return _timm(wheel.architecture)
+    settings = {key: value for key, value in VIT_CONFIG.items() if key != "model_type"}
+    return _transformers("Dinov2Model", {"pixel_values": (3, *wheel.own.size)}, **settings)
+
+
+def _hub(spec: specs.Spec, length: int | None) -> Callable[[], Built]:
+    """The class that a configuration in hub layout names, without weights and without code from the repository."""
+
+    def build() -> Built:
+        import transformers
+
+        transformers.logging.set_verbosity_error()
+        folder = _settings_folder(spec)
+        try:
+            config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+        except Exception as error:  # the configuration's text decides what goes wrong in the library
+            raise UserError(
+                f"{spec}: {folder / 'config.json'} cannot be used ({_first_line(error)}); it must be of a model that "
+                "transformers has itself"
+            ) from None
+        kind = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
+        model = transformers.AutoModel.from_config(config, trust_remote_code=False) if kind is None else kind(config)
+        return model, _hub_inputs(model, config, length)
+
+    return build
+
+
+def _settings_folder(spec: specs.Spec) -> Path:
+    """The folder with the model's config.json: local, in the mirror, in the hub's cache, or fetched now."""
+    local = spec.path or (data_root() or Path("/nonexistent")) / spec.name
+    if (local / "config.json").is_file():
+        return local
+    if spec.path:
+        raise UserError(f"{spec}: the folder has no config.json")
+    from huggingface_hub import HfApi, hf_hub_download
+
+    try:
+        return Path(hf_hub_download(spec.name, "config.json", revision=spec.revision, local_files_only=True)).parent
+    except Exception:
+        try:
+            HfApi().model_info(spec.name, timeout=20)  # fails at once where the download would try for a minute
+            return Path(hf_hub_download(spec.name, "config.json", revision=spec.revision)).parent
+        except Exception as error:  # the HTTP client's own errors, whose classes differ between versions
+            raise UserError(
+                f"{spec}: its config.json is not here ({_first_line(error)}); check the name and the network, or "
+                "name a local folder"
+            ) from None
+
+
+def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, torch.Tensor]:
+    name = getattr(model, "main_input_name", "input_ids")
+    if name == "pixel_values":
+        size = getattr(config, "image_size", None) or 224
+        height, width = size if isinstance(size, list | tuple) else (size, size)
+        return _inputs(pixel_values=(getattr(config, "num_channels", 3), height, width))
+    if name != "input_ids":
+        raise UserError(f"{type(model).__name__} takes {name}; models of images and of token ids can be compared")
+    longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or LENGTH
+    if length and length > longest:
+        raise UserError(f"--length {length} is longer than the model's {longest} positions")
+    shapes = {name: (length or longest,)}
+    if getattr(config, "is_encoder_decoder", False):
+        shapes["decoder_input_ids"] = (min(length or longest, DECODER_LENGTH),)
+    return _inputs(**shapes)
+
+
+def _traced(build: Callable[[], Built], name: str, source: str) -> Model:
+    import torch
+
+    from shared.graph.trace import trace
+
+    with _quiet():
+        try:
+            with torch.device("meta"):
+                module, inputs = build()
+            return trace(module, inputs, name, source)
+        except UserError:
+            raise
+        except Exception as error:  # libraries raise what they like on a configuration that they cannot build or run
+            raise UserError(f"{source}: cannot be built and run on the meta device ({_first_line(error)})") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Libraries warn about weights that were never meant to be loaded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        level = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(level)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:200]

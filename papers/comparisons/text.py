@@ -1,0 +1,141 @@
+"""A comparison as text for the screen and the log, and as markdown in the pages' own form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from papers.comparisons.comparison import NO_SIDE, Comparison
+from shared.graph.align import Row
+from shared.graph.cost import Assumptions
+from shared.graph.disagree import COUNTS, Disagreement
+from shared.graph.fold import Fold
+from shared.record import aligned
+
+NAME_WIDTH = 44  # characters of a layer on the screen
+MOST_REMARKS, MOST_DISAGREEMENTS = 12, 24  # lines
+
+
+def as_text(compared: Comparison, *, folded: bool = True) -> str:
+    """For the screen and the log. folded: a block of layers that repeats is printed once."""
+    sides = [[key, *(side.cells[key] for side in compared.sides)] for key in compared.keys]
+    lines = [compared.title, "", compared.headline, "", "Sides"]
+    lines += aligned(["", *(model.name for model in compared.models)], sides, left=(0, 1, 2))
+    lines += ["", f"Deltas ({compared.relative})", f"  Parameters: {compared.parameter_delta}"]
+    lines += [f"  Layers: {compared.layer_delta}", f"  {compared.count_line}", "", f"  {compared.gpu_note}"]
+    lines += ["", "Layer by layer", f"  {compared.row_count_line}", *_layer_lines(compared, folded)]
+    if compared.remarks:
+        lines += ["", "Remarks", *bullets(compared.remarks, MOST_REMARKS)]
+    lines += ["", "What this is not", *bullets(compared.notes)]
+    if not compared.as_published:
+        first, *rest = assumption_rows(compared.assumed)
+        lines += ["", "Assumed (each is an option)", *aligned(first, rest, left=(0, 1, 2))]
+    return "\n".join(lines)
+
+
+def layer_table(compared: Comparison, *, folded: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of "layer by layer". The row about a repeated block has no number, its text in the 2nd cell."""
+    left, right = (model.name for model in compared.models)
+    rows = []
+    for part in _parts(compared, folded):
+        for number, row in enumerate(part.items, part.start + 1):
+            rows.append([str(number), compared.status(row)])
+            for layer in (row.left, row.right):
+                cells = layer and compared.layer_cells(layer)
+                name = _cut(f"{cells['name']} ({cells['type']})") if cells else NO_SIDE
+                rows[-1] += [name, cells["params"] if cells else "", cells["output"] if cells else ""]
+        if part.times > 1:
+            rows.append(["", f"× {part.times}: {repeats(part)}", *[""] * 6])
+    return ["#", "Status", left, "Params", "Output", right, "Params", "Output"], rows
+
+
+def _layer_lines(compared: Comparison, folded: bool) -> list[str]:
+    columns, rows = layer_table(compared, folded=folded)
+    # the long lines about repeated blocks must not widen the second column
+    head, *lines = aligned(columns, [row for row in rows if row[0]], left=range(len(columns)))
+    indent = " " * (4 + max(len(row[0]) for row in rows))
+    numbered = iter(lines)
+    return [head, *(next(numbered) if row[0] else indent + row[1] for row in rows)]
+
+
+def _parts(compared: Comparison, folded: bool) -> list[Fold[Row]]:
+    return compared.folds if folded else [Fold(compared.rows, 1, 0)]
+
+
+def repeats(part: Fold) -> str:
+    """`rows 3 to 8 come 12 times, to row 74`."""
+    first, many = part.start + 1, len(part.items)
+    what = f"row {first} comes" if many == 1 else f"rows {first} to {first + many - 1} come"
+    return f"{what} {part.times} times, to row {part.end}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= NAME_WIDTH else f"…{text[1 - NAME_WIDTH :]}"
+
+
+def bullets(lines: Iterable[str], most: int | None = None) -> list[str]:
+    """A list for the screen: at most `most` lines, then how many were left out."""
+    lines = [f"  - {line}" for line in lines]
+    more = len(lines) - (most or len(lines))
+    return lines if more <= 0 else [*lines[:most], f"  - ... and {more} more (--json has them all)"]
+
+
+def assumption_rows(assumed: Assumptions) -> list[list[str]]:
+    """Option, value and meaning of each assumption."""
+    return [
+        [f"--{one.name.replace('_', '-')}", str(getattr(assumed, one.name)), one.metadata["help"]]
+        for one in fields(assumed)
+    ]
+
+
+def disagreement_lines(model: str, disagreements: Sequence[Disagreement]) -> list[str]:
+    """`model: layer (× 12), multiply-accumulates: 1,610 correct, 1,409 as published: because ...`, one a line."""
+    lines = []
+    for one in disagreements:
+        times = f" (× {one.times})" if one.times > 1 else ""
+        correct, published = (f"{count:,}" if count is not None else "unknown" for count in (one.ours, one.theirs))
+        lines.append(
+            f"{model}: {one.layer}{times}, {COUNTS[one.what]}: {correct} correct, {published} as published: "
+            f"{'; '.join(one.reasons) or 'several rules together'}"
+        )
+    return lines
+
+
+# markdown -------------------------------------------------------------------------------------------------------------
+
+
+def as_markdown(compared: Comparison, *, tagline: str = "", folded: bool = True) -> str:
+    """The pages' markdown, without their links. Text of files is escaped where it would be markup."""
+    left, right = (_plain(model.name) for model in compared.models)
+    lines = [f"# {_plain(compared.title)}", ""] + ([tagline, ""] if tagline else [])
+    lines += [f"**{_plain(compared.headline)}**", "", "## Sides", "", f"| | {left} | {right} |", "|---|---|---|"]
+    lines += [f"| {key} | {' | '.join(_plain(side.cells[key]) for side in compared.sides)} |" for key in compared.keys]
+    lines += ["", f"## Deltas ({_plain(compared.relative)})", "", f"- Parameters: {compared.parameter_delta}"]
+    lines += [f"- Layers: {compared.layer_delta}", f"- {compared.count_line}", "", "## Layer by layer", ""]
+    lines += [f"| # | Status | {left} | Params | Output | {right} | Params | Output |", f"|{'---|' * 8}"]
+    for part in _parts(compared, folded):
+        lines += [_markdown_row(compared, number, row) for number, row in enumerate(part.items, part.start + 1)]
+        if part.times > 1:
+            lines.append(f"| | × {part.times} | {repeats(part)} | | | | | |")
+    if compared.remarks and not compared.as_published:
+        lines += ["", "## Remarks", "", *(f"- {_plain(line)}" for line in compared.remarks)]
+    lines += ["", "## What this is not", "", *(f"- {_plain(note)}" for note in compared.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_row(compared: Comparison, number: int, row: Row) -> str:
+    line = f"| {number} | {_plain(compared.status(row))} |"
+    for layer in (row.left, row.right):
+        if layer is None:
+            line += "  | |  |"
+        else:
+            cells = compared.layer_cells(layer)
+            line += f" {_plain(cells['name'])} ({_plain(cells['type'])}) | {cells['params']} | {cells['output']} |"
+    return line
+
+
+def _plain(text: str) -> str:
+    """Text that stays text inside a markdown table."""
+    for sign, safe in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("`", "\\`"), ("[", "\\["), ("]", "\\]")):
+        text = text.replace(sign, safe)
+    return text
