@@ -15,20 +15,21 @@ under every number; `groups` names sets of rows.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from shared.errors import UserError
 from shared.paths import ROOT
-from shared.schema import read_json
+from shared.schema import checked, read_json
 
-SCHEMA = 1
+RESTORE = "restore the file from version control"
 _NUMERAL = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?", re.ASCII)
-_SPREAD = re.compile(r"\d+(\.\d+)?", re.ASCII)
-_FILE_KEYS = {
-    "schema", "paper", "experiment", "source", "unit", "units", "defaults", "columns", "rows", "groups", "numbers",
-    "note",
-}  # fmt: skip
+_Text = Annotated[str, Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,25 @@ class Number:
 
     printed     the string as printed ("53.9", "+0.22", "1,250", "31M", "fits"); all else follows from it
     std         the printed spread, in the same unit (a string), over `n` repeats
-    images    size of the test set that a percentage was scored on
+    images      size of the test set that a percentage was scored on
     tolerance   overrides the rule in `shared.verdict`; needs `tolerance_reason`
     source      "<paper>/<experiment>": the file it stands in
     """
 
     id: str
-    printed: str
+    printed: _Text
     unit: str = ""
-    std: str | None = None
-    n: int | None = None
-    images: int | None = None
-    tolerance: float | None = None
+    std: Annotated[str, Meta(pattern=r"\A[0-9]+(\.[0-9]+)?\Z")] | None = None
+    n: _Count | None = None
+    images: _Count | None = None
+    tolerance: Annotated[float, Meta(gt=0)] | None = None
     tolerance_reason: str | None = None
     note: str = ""
     source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None and not self.tolerance_reason:
+            raise ValueError("a tolerance is set: expected a tolerance_reason beside it")
 
     @property
     def value(self) -> float | None:
@@ -79,7 +84,7 @@ class Named(dict):
         self.where = where
 
     def __missing__(self, key: str) -> None:
-        raise UserError(f"{self.where}: {key!r} is missing; restore the file from version control")
+        raise UserError(f"{self.where}: {key!r} is missing; {RESTORE}")
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ def load(paper: str, experiment: str) -> Published:
     if (published.paper, published.experiment) != (paper, experiment):
         raise UserError(
             f"{path}: holds the numbers of {published.paper}/{published.experiment}, expected {paper}/{experiment}; "
-            "restore the file from version control"
+            f"{RESTORE}"
         )
     return published
 
@@ -123,90 +128,57 @@ def load_all(root: Path = ROOT / "papers") -> list[Published]:
     return [read(path) for path in sorted(root.glob("*/published/*.json"))]
 
 
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file of published numbers may hold; see the module's docstring."""
+
+    schema: Literal[1]
+    paper: _Text
+    experiment: _Text
+    source: _Text
+    unit: str = ""
+    defaults: dict[str, Any] = {}
+    columns: list[str] = []
+    rows: dict[str, list[str | None]] = {}
+    units: dict[str, str] = {}
+    numbers: dict[str, dict[str, Any]] = {}
+    groups: dict[str, list[str]] = {}
+    note: str = ""
+
+
 def read(path: Path) -> Published:
     """`load` for a file anywhere."""
-    data = read_json(path, "file of published numbers", "restore it from version control")
-    check = _Checker(path)
-    check(isinstance(data, dict), "the file", "an object")
-    for key in data:
-        check(key in _FILE_KEYS, key, f"one of {', '.join(sorted(_FILE_KEYS))}")
-    check(data.get("schema") == SCHEMA, "schema", str(SCHEMA))
-    for key in ("paper", "experiment", "source"):
-        check(isinstance(data.get(key), str) and data[key], key, "a text")
-    check("rows" in data or "numbers" in data, "rows or numbers", "present")
-    source = f"{data['paper']}/{data['experiment']}"
-    defaults = {"unit": data.get("unit", ""), "source": source, **check.object(data, "defaults")}
+    file = read_json(path, "file of published numbers", RESTORE, _File)
+    defaults = {"unit": file.unit, "source": f"{file.paper}/{file.experiment}"} | file.defaults
+
+    def expect(holds: object, key: str, expected: str) -> None:
+        if not holds:
+            raise UserError(f"{path}: {key}: expected {expected}; {RESTORE}")
+
+    def number(id: str, own: dict[str, Any], at: str) -> Number:
+        expect("id" not in own | file.defaults, f"{at}/id", "no such key: an id stands before its number")
+        return checked(defaults | own | {"id": id}, Number, path, RESTORE, at)
 
     numbers: dict[str, Number] = Named(f"{path}: numbers")
     rows: dict[str, dict[str, Number | None]] = Named(f"{path}: rows")
-    columns, units = data.get("columns", []), check.object(data, "units")
-    check(isinstance(columns, list) and all(isinstance(name, str) for name in columns), "columns", "a list of texts")
-    check(len(set(columns)) == len(columns), "columns", "every name once")
-    for row, cells in check.object(data, "rows").items():
-        check(isinstance(cells, list) and len(cells) == len(columns), f"rows/{row}", f"a list of {len(columns)} cells")
+    expect(len(set(file.columns)) == len(file.columns), "columns", "every name once")
+    for row, cells in file.rows.items():
+        expect(len(cells) == len(file.columns), f"rows/{row}", f"a list of {len(file.columns)} cells")
         rows[row] = Named(f"{path}: rows/{row}")
-        for column, cell in zip(columns, cells, strict=True):
-            id = f"{row}/{column}"
+        for column, cell in zip(file.columns, cells, strict=True):
             if cell is None:
                 rows[row][column] = None
                 continue
-            check(isinstance(cell, str), f"rows/{id}", "a text such as '88.55 ± 0.04', or null")
+            id = f"{row}/{column}"
             printed, sign, std = (part.strip() for part in cell.partition("±"))
-            fields_ = defaults | {"printed": printed, "std": std if sign else None}
-            if column in units:
-                fields_["unit"] = units[column]
-            rows[row][column] = numbers[id] = check.number(id, fields_)
-    for id, fields_ in check.object(data, "numbers").items():
-        check(isinstance(fields_, dict), f"numbers/{id}", "an object")
-        check(id not in numbers, f"numbers/{id}", "an id that no cell of the table has")
-        numbers[id] = check.number(id, defaults | fields_)
-    check(numbers, "numbers", "at least one")
-    groups = Named(f"{path}: groups", check.object(data, "groups"))
-    for name, members in groups.items():
-        known = isinstance(members, list) and all(isinstance(member, str) and member in rows for member in members)
-        check(known, f"groups/{name}", "a list of row names")
-    return Published(data["paper"], data["experiment"], data["source"], numbers, columns, rows, groups)
-
-
-_NUMBER_KEYS = {f.name for f in fields(Number)} - {"id"}
-
-
-class _Checker:
-    """Says which key of which file is not as expected."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __call__(self, holds: object, key: str, expected: str) -> None:
-        if not holds:
-            raise UserError(f"{self.path}: {key}: expected {expected}; restore the file from version control")
-
-    def object(self, data: dict, key: str) -> dict:
-        value = data.get(key, {})
-        self(isinstance(value, dict), key, "an object")
-        return value
-
-    def number(self, id: str, values: dict) -> Number:
-        for key in values:
-            self(key in _NUMBER_KEYS, f"{id}/{key}", f"one of {', '.join(sorted(_NUMBER_KEYS))}")
-        self(isinstance(values.get("printed"), str) and values["printed"], f"{id}/printed", "the printed text")
-        for key in ("unit", "note", "source"):
-            self(isinstance(values.get(key, ""), str), f"{id}/{key}", "a text")
-        std = values.get("std")
-        self(
-            std is None or (isinstance(std, str) and _SPREAD.fullmatch(std)),
-            f"{id}/std",
-            "a numeral in quotes or null",
-        )
-        for key in ("n", "images"):
-            count = values.get(key)
-            self(count is None or (type(count) is int and count > 0), f"{id}/{key}", "a positive integer")
-        tolerance = values.get("tolerance")
-        of_use = tolerance is None or (type(tolerance) in (int, float) and 0 < tolerance < float("inf"))
-        self(of_use, f"{id}/tolerance", "a number above 0")
-        self(
-            tolerance is None or (isinstance(values.get("tolerance_reason"), str) and values["tolerance_reason"]),
-            f"{id}/tolerance_reason",
-            "a written reason, because a tolerance is set",
-        )
-        return Number(id=id, **values)
+            own = {"printed": printed, "std": std if sign else None}
+            if column in file.units:
+                own["unit"] = file.units[column]
+            rows[row][column] = numbers[id] = number(id, own, f"rows/{id}")
+    for id, own in file.numbers.items():
+        expect(id not in numbers, f"numbers/{id}", "an id that no cell of the table has")
+        numbers[id] = number(id, own, f"numbers/{id}")
+    expect(numbers, "rows and numbers", "at least one number in them")
+    for name, members in file.groups.items():
+        expect(set(members) <= set(rows), f"groups/{name}", "a list of row names")
+    groups = Named(f"{path}: groups", file.groups)
+    return Published(file.paper, file.experiment, file.source, numbers, file.columns, rows, groups)

@@ -31,7 +31,11 @@ def read_json(path: Path, kind: str, way_out: str, type: type[T] = Any) -> T:
 
     kind: what the file should be, for the message ("result", "curve"). Without `type`, whatever JSON holds.
     """
-    return _read(path, kind, way_out, type, json.loads, f"damaged {kind}")
+
+    def loads(data: bytes) -> Any:
+        return json.loads(data, parse_constant=_not_json)
+
+    return _read(path, kind, way_out, type, loads, f"damaged {kind}")
 
 
 def read_toml(path: Path, kind: str, way_out: str, type: type[T] = Any) -> T:
@@ -47,6 +51,10 @@ def _read(path: Path, kind: str, way_out: str, type: type[T], loads: Callable[[b
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: {fault} ({error}); {way_out}") from None
     return checked(value, type, path, way_out)
+
+
+def _not_json(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def checked(value: Any, type: type[T], path: Path | str, way_out: str, at: str = "") -> T:
