@@ -21,18 +21,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import msgspec
+
 from shared import verdict as verdicts
 from shared.errors import UserError
 from shared.paths import atomic_write, atomic_write_all, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number, Published
-from shared.schema import read_json
+from shared.result import RUN_AGAIN, SCHEMA, Figure, File, Result, Table, read_raw
+from shared.schema import checked
 
 if TYPE_CHECKING:
     from shared.data import ImageSet
     from shared.models.identity import Identity
 
-SCHEMA = 1
 TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
 
 
@@ -60,9 +62,9 @@ class Record:
         self.lines: list[str] = []
         self._discarded = False
         self._closing = ""
-        self._figures: list[dict] = []
-        self._tables: list[dict] = []
-        self._files: list[dict] = []
+        self._figures: list[Figure] = []
+        self._tables: list[Table] = []
+        self._files: list[File] = []
         self._device: dict[str, str] = {}
         self._data: list[dict] = []
         self._models: list[dict] = []
@@ -120,9 +122,15 @@ class Record:
     ) -> None:
         """Images used; `fingerprint` is a sha256 over them and their labels, in order."""
         self._data.append(
-            {"name": name, "split": split, "source": source, "images": images, "fingerprint": fingerprint,
-             "stand_in": stand_in}
-        )  # fmt: skip
+            {
+                "name": name,
+                "split": split,
+                "source": source,
+                "images": images,
+                "fingerprint": fingerprint,
+                "stand_in": stand_in,
+            }
+        )
 
     def use_model(
         self,
@@ -134,9 +142,14 @@ class Record:
         stand_in: str | None = None,
     ) -> None:
         self._models.append(
-            {"name": name, "revision": revision, "weights_sha256": weights_sha256, "preprocessing": preprocessing,
-             "stand_in": stand_in}
-        )  # fmt: skip
+            {
+                "name": name,
+                "revision": revision,
+                "weights_sha256": weights_sha256,
+                "preprocessing": preprocessing,
+                "stand_in": stand_in,
+            }
+        )
 
     def use_images(
         self, images: ImageSet, name: str | None = None, split: str | None = None, count: int | None = None
@@ -168,7 +181,7 @@ class Record:
 
         The caption is also the image's alternative text. `gallery`: photographs, shown at full width.
         """
-        self._figures.append({"path": self._below(path), "caption": caption, "kind": kind})
+        self._figures.append(Figure(self._below(path), caption, kind))
 
     def table(
         self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, note: str = "", group: str = ""
@@ -177,11 +190,7 @@ class Record:
 
         Tables of one `group` stand side by side. ValueError when a row has not one cell a column.
         """
-        cells = [list(row) for row in rows]
-        for row in cells:
-            if len(row) != len(columns):
-                raise ValueError(f"table {title!r}: {len(columns)} columns, but a row of {len(row)}: {row}")
-        self._tables.append({"title": title, "columns": list(columns), "rows": cells, "note": note, "group": group})
+        self._tables.append(Table(title, list(columns), [list(row) for row in rows], note, group))
 
     def say_table(
         self,
@@ -205,16 +214,16 @@ class Record:
 
     def file(self, path: Path, caption: str) -> None:
         """Another file that was written below `directory`, to be linked to: a page, a CSV."""
-        self._files.append({"path": self._below(path), "caption": caption})
+        self._files.append(File(self._below(path), caption))
 
     def _below(self, path: Path) -> str:
         return Path(path).relative_to(self.directory).as_posix()
 
     # what became of the published numbers ---------------------------------------------------------------------------
 
-    def judge(self, number: Number, measured: float | str | None, **options: Any) -> verdicts.Verdict:
+    def judge(self, number: Number, measured: verdicts.Measured | float | str | None, **more: Any) -> verdicts.Verdict:
         """`shared.verdict.judge`, kept in the record."""
-        verdict = verdicts.judge(number, measured, **options)
+        verdict = verdicts.judge(number, measured, **more)
         self.verdicts.append(verdict)
         return verdict
 
@@ -233,11 +242,10 @@ class Record:
             measured = numbers.get(id)
             if not isinstance(measured, verdicts.Measured):
                 measured = verdicts.Measured(measured)
-            options = {key: getattr(measured, key) for key in ("std", "n", "images", "stand_in", "terms", "same_runs")}
-            if measured.value is None:
-                why = measured.why_not_run or (why_not_run if isinstance(why_not_run, str) else why_not_run(number))
-                options = {"why_not_run": why}
-            self.judge(number, measured.value, **options)
+            if measured.value is None and not measured.why_not_run:
+                why = why_not_run if isinstance(why_not_run, str) else why_not_run(number)
+                measured = verdicts.Measured(None, why_not_run=why)
+            self.judge(number, measured)
 
     @property
     def differs(self) -> int:
@@ -280,10 +288,10 @@ class Record:
                 "peak_memory_mb": round(peak_memory_mb(), 1),
             },
             "results": _plain(self.results),
-            "verdicts": _plain([v.as_json() for v in self.verdicts]),
-            "figures": self._figures,
+            "verdicts": _plain(self.verdicts),
+            "figures": _plain(self._figures),
             "tables": _plain(self._tables),
-            "files": self._files,
+            "files": _plain(self._files),
             "cannot_show": self._closing,
         }
 
@@ -299,13 +307,8 @@ class Record:
     @staticmethod
     def load(path: Path) -> dict:
         """A result as a dictionary. Raises `UserError` naming the file: absent, damaged, or of another schema."""
-        data = read_json(path, "result", "run the experiment")
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
-            raise UserError(f"{path}: result of schema {schema!r}, this version reads {SCHEMA}; run it again")
-        fault = _fault(data)
-        if fault:
-            raise UserError(f"{path}: damaged result ({fault}); run the experiment again")
+        data = read_raw(path)
+        checked(data, Result, path, RUN_AGAIN)
         return data
 
 
@@ -313,31 +316,6 @@ def require_plain(experiment: str) -> None:
     """Raise UserError unless an experiment's name can be a file's: no folder in it, not hidden, no option."""
     if not experiment or Path(experiment).name != experiment or experiment[0] in ".-":
         raise UserError(f"--experiment {experiment!r}: expected a plain name, it becomes a file's")
-
-
-_SHAPE = {"paper": str, "experiment": str, "provenance": dict, "results": dict, "verdicts": list}
-_VERDICT_SHAPE = {
-    "id": str, "source": str, "published": str, "measured": str | None, "unit": str, "reason": str,
-    "difference": int | float | None, "tolerance": int | float | None, "tolerance_terms": dict,
-}  # fmt: skip
-
-
-def _fault(data: dict) -> str | None:
-    """What is wrong with the shape of a result, in words; None if nothing is."""
-    for key, kind in _SHAPE.items():
-        if not isinstance(data.get(key), kind):
-            return f"{key!r} is missing" if key not in data else f"{key!r} is not a {kind.__name__}"
-    if not isinstance(data["provenance"].get("started"), str):
-        return "'provenance' has no start"
-    for i, verdict in enumerate(data["verdicts"]):
-        if not isinstance(verdict, dict) or verdict.get("verdict") not in verdicts.VERDICTS:
-            return f"verdict {i} is none of {', '.join(verdicts.VERDICTS)}"
-        for key, kind in _VERDICT_SHAPE.items():
-            if not isinstance(verdict.get(key), kind):
-                return f"verdict {i} has a wrong {key!r}"
-        if not all(isinstance(term, int | float) for term in verdict["tolerance_terms"].values()):
-            return f"verdict {i} has a wrong 'tolerance_terms'"
-    return None
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,)) -> list[str]:
@@ -351,14 +329,16 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequenc
     ]
 
 
-def count_line(found: Any) -> str:
-    """`12 equal, 3 agrees, 0 differs, 0 not comparable, 5 not run`."""
-    counts = Counter(found)
+def count_line(names: Iterable[str] | Counter) -> str:
+    """`12 equal, 3 agrees, 0 differs, 0 not comparable, 5 not run`, of verdicts or of their counts."""
+    counts = Counter(names)
     return ", ".join(f"{counts[name]} {name}" for name in verdicts.VERDICTS)
 
 
 def _plain(value: Any) -> Any:
     """JSON types: dataclasses become objects, paths texts, arrays lists; NaN becomes null."""
+    if isinstance(value, msgspec.Struct):
+        return _plain(msgspec.structs.asdict(value))
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
     if isinstance(value, dict):

@@ -110,6 +110,8 @@ def _explain(error: Exception, value: Any, type: Any) -> tuple[list[str], str, s
         near = difflib.get_close_matches(unknown[1], names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
         return place, f"unknown key {unknown[1]!r}", hint
+    if not message.startswith(("Expected", "Invalid")):  # what a type's own __post_init__ says
+        return place, message, ""
     if get_origin(type) is Literal:
         expected = f"expected one of {', '.join(map(repr, get_args(type)))}"
     else:

@@ -25,29 +25,31 @@ is left out, never guessed. `Number.tolerance` overrides the rule for one number
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import msgspec
 
 from shared.published import Number
 
 Z = 2.0  # two standard errors: about 1 in 20 true agreements is called a difference
 
-EQUAL, AGREES, DIFFERS = "equal", "agrees", "differs"
-NOT_COMPARABLE, NOT_RUN = "not comparable", "not run"
-VERDICTS = (EQUAL, AGREES, DIFFERS, NOT_COMPARABLE, NOT_RUN)
+Name = Literal["equal", "agrees", "differs", "not comparable", "not run"]
+VERDICTS: tuple[Name, ...] = get_args(Name)
+EQUAL, AGREES, DIFFERS, NOT_COMPARABLE, NOT_RUN = VERDICTS
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One published number and what became of it. Text fields print as they stand; numbers are in `unit`."""
 
     id: str
     published: str
     measured: str | None
     unit: str
-    verdict: str
+    verdict: Name
     difference: float | None = None
     tolerance: float | None = None
-    tolerance_terms: dict[str, float] = field(default_factory=dict)
+    tolerance_terms: dict[str, float] = {}
     reason: str = ""
     source: str = ""
     published_std: str | None = None
@@ -67,12 +69,21 @@ class Verdict:
         return f"{self.id}: {', '.join(parts)}: {self.verdict}{because}"
 
     def as_json(self) -> dict:
-        return asdict(self)
+        return msgspec.structs.asdict(self)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured number with what its tolerance needs: the arguments of `judge` under one id."""
+    """One measured number with what its verdict needs.
+
+    value        at full precision in the publication's unit, a finished string to compare letter by letter, or None:
+                 not run, for the reason `why_not_run`
+    std, n       our sample standard deviation over `n` repeats, in the same unit
+    images       our test-set size, for the binomial term
+    stand_in     why the measurement is not of the published thing: the verdict is then `not comparable`
+    terms        further named parts of the tolerance that follow from the measurement: the rounding of its inputs
+    same_runs    the measurement is arithmetic on the published runs themselves: no statistical term
+    """
 
     value: float | str | None
     std: float | None = None
@@ -84,74 +95,57 @@ class Measured:
     why_not_run: str = ""
 
 
-def judge(
-    number: Number,
-    measured: float | str | None,
-    *,
-    std: float | None = None,
-    n: int = 1,
-    images: int | None = None,
-    unit: str | None = None,
-    stand_in: str | None = None,
-    why_not_run: str | None = None,
-    same_runs: bool = False,
-    terms: dict[str, float] | None = None,
-) -> Verdict:
-    """Judge one published number.
+def judge(number: Number, measured: Measured | float | str | None, *, unit: str | None = None, **more: Any) -> Verdict:
+    """Judge one published number. `more`: the fields of `Measured`, where `measured` is a bare value.
 
-    measured     the number at full precision in the publication's unit, a finished string to compare letter by
-                 letter, or None: not run, for the reason `why_not_run`
-    std, n       our sample standard deviation over `n` repeats, in the same unit
-    images     our test-set size, for the binomial term
-    unit         our unit; another one than the publication's is an error of the program: ValueError
-    same_runs    the measurement is arithmetic on the published runs themselves: no statistical term
-    terms        further named parts of the tolerance that follow from the measurement: the rounding of its inputs
-    stand_in     why the measurement is not of the published thing: the verdict is then `not comparable`
+    unit: our unit; another one than the publication's is an error of the program (ValueError), as is a number that is
+    measured where a text is published.
     """
+    ours = measured if isinstance(measured, Measured) else Measured(measured, **more)
+    value = ours.value
     if unit is not None and unit != number.unit:
         raise ValueError(f"{number.id}: measured in {unit!r}, published in {number.unit!r}")
-    if std is not None and not (0 <= std < math.inf and n >= 1):
-        raise ValueError(f"{number.id}: std must be finite and >= 0, n >= 1; got std={std}, n={n}")
-    if measured is not None and not isinstance(measured, str):
-        measured = float(measured)  # whatever array library it came from
-        if number.value is None:
-            raise ValueError(f"{number.id}: {number.printed!r} is a text; print the measurement in its form to compare")
-    common = {"id": number.id, "published": number.printed, "published_std": number.std, "unit": number.unit,
-              "source": number.source}  # fmt: skip
-    if measured is None:
-        return Verdict(**common, measured=None, verdict=NOT_RUN, reason=why_not_run or "no measurement")
-    if isinstance(measured, str):
-        return _judge_text(number, measured, common, stand_in)
-    common["measured_std"] = None if std is None else float(std)
-    text = number.format(measured) if math.isfinite(measured) else str(measured)
-    difference = measured - number.value if math.isfinite(measured) else None
-    if stand_in:
-        return Verdict(**common, measured=text, verdict=NOT_COMPARABLE, difference=difference, reason=stand_in)
-    if difference is None:
-        return Verdict(**common, measured=text, verdict=DIFFERS, reason="the measurement is not a finite number")
-    tolerance = rounding_term(number) if same_runs else tolerance_terms(number, std=std, n=n, images=images)
-    if number.tolerance is None:
-        tolerance |= terms or {}
-    if text == number.printed:
-        verdict = EQUAL
+    if ours.std is not None and not (0 <= ours.std < math.inf and ours.n >= 1):
+        raise ValueError(f"{number.id}: std must be finite and >= 0, n >= 1; got std={ours.std}, n={ours.n}")
+
+    def verdict(name: Name, text: str | None, reason: str | None = "", **fields: Any) -> Verdict:
+        published = {"published": number.printed, "published_std": number.std, "unit": number.unit}
+        return Verdict(
+            id=number.id, source=number.source, measured=text, verdict=name, reason=reason or "", **published, **fields
+        )
+
+    if value is None:
+        return verdict(NOT_RUN, None, ours.why_not_run or "no measurement")
+    if isinstance(value, str):
+        if ours.stand_in:
+            return verdict(NOT_COMPARABLE, value, ours.stand_in)
+        return verdict(EQUAL if value == number.printed else DIFFERS, value)
+
+    value = float(value)  # whatever array library it came from
+    if number.value is None:
+        raise ValueError(f"{number.id}: {number.printed!r} is a text; print the measurement in its form to compare")
+    finite = math.isfinite(value)
+    text = number.format(value) if finite else str(value)
+    spread = {
+        "measured_std": None if ours.std is None else float(ours.std),
+        "difference": value - number.value if finite else None,
+    }
+    if ours.stand_in:
+        return verdict(NOT_COMPARABLE, text, ours.stand_in, **spread)
+    if not finite:
+        return verdict(DIFFERS, text, "the measurement is not a finite number", **spread)
+    if ours.same_runs:
+        terms = rounding_term(number)
     else:
-        verdict = AGREES if abs(difference) <= sum(tolerance.values()) * (1 + 1e-9) else DIFFERS
-    reason = number.tolerance_reason or ""
-    return Verdict(
-        **common,
-        measured=text,
-        verdict=verdict,
-        difference=difference,
-        tolerance=sum(tolerance.values()),
-        tolerance_terms=tolerance,
-        reason=reason,
-    )
-
-
-def _judge_text(number: Number, text: str, common: dict, stand_in: str | None) -> Verdict:
-    if stand_in:
-        return Verdict(**common, measured=text, verdict=NOT_COMPARABLE, reason=stand_in)
-    return Verdict(**common, measured=text, verdict=EQUAL if text == number.printed else DIFFERS)
+        terms = tolerance_terms(number, std=ours.std, n=ours.n, images=ours.images)
+    if number.tolerance is None:
+        terms |= ours.terms or {}
+    tolerance = sum(terms.values())
+    if text == number.printed:
+        name = EQUAL
+    else:  # the factor: a difference on the edge must not depend on the last bit of a sum
+        name = AGREES if abs(spread["difference"]) <= tolerance * (1 + 1e-9) else DIFFERS
+    return verdict(name, text, number.tolerance_reason, tolerance=tolerance, tolerance_terms=terms, **spread)
 
 
 def tolerance_terms(

@@ -1,7 +1,4 @@
 """One self-contained page from the result files below a results folder: nothing is computed here, nothing is fetched.
 
-    python -m shared.report                       results/report/index.html
-    python -m shared.report --results results/demo
-
-`collect` reads the result JSON files, `images` brings their figures into the page, `page` renders it.
+`collect` reads the result files, `page` renders them and brings their figures into the page.
 """

@@ -13,6 +13,7 @@ from shared import cli
 from shared.paths import results_dir
 from shared.record import count_line
 from shared.report.page import build
+from shared.verdict import DIFFERS
 
 
 @dataclass
@@ -26,16 +27,15 @@ class Config(cli.Common):
 def main(config: Config) -> int:
     results = Path(config.results or results_dir())
     output = config.output or results / "report" / "index.html"
-    report = build(results, output, note=config.note)
-    shown = [e for e in report.experiments if not e.problem]
-    print(f"{len(shown)} experiments: {count_line(v for e in shown for v in e.verdicts)}")
-    for experiment in report.experiments:
-        if experiment.problem:
-            print(f"  problem: {experiment.problem}")
-    for absent in report.absent:
-        print(f"  no result yet: {absent.paper}/{absent.name}" + (f" ({absent.run})" if absent.run else ""))
+    contents = build(results, output, note=config.note)
+    problems = [e.problem for e in contents.experiments if e.problem]
+    print(f"{len(contents.experiments) - len(problems)} experiments: {count_line(contents.counts)}")
+    for problem in problems:
+        print(f"  problem: {problem}")
+    for paper, entry in contents.absent:
+        print(f"  no result yet: {paper.name}/{entry.name}" + (f" ({entry.run})" if entry.run else ""))
     print(output.resolve())
-    return 1 if config.strict and any(e.problem or e.counts.get("differs") for e in report.experiments) else 0
+    return 1 if config.strict and (problems or contents.counts[DIFFERS]) else 0
 
 
 if __name__ == "__main__":

@@ -1,38 +1,102 @@
-"""Result JSON files as what the page shows. A result that is absent, older or damaged is named, and stops nothing.
+"""Result files as what the page shows. A result that is absent, older or damaged is named, and stops nothing.
 
-What a paper is called and in which order its experiments are read stands in `papers/<paper>/paper.toml`; what an
-experiment asks, shows and cannot show stands in its own result.
+What an experiment asks, shows and cannot show stands in its own result. What a paper is called and in which order its
+experiments are read stands in `papers/<paper>/paper.toml`, all of it optional:
+
+    title = "A paper"     source = "where it was published"     url = "https://..."     order = 1
+    [[experiments]]       name = "table1"   title = "Table 1"   run = "make table1"     optional = true
+    [groups]              "table1/1" = "a title for the ids of <source> that begin with <first part>"
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import msgspec
 
 from shared.errors import UserError
 from shared.paths import ROOT
-from shared.record import Record
-from shared.report.names import href, slug, unique, words
-from shared.report.papers import Entry, Paper, read_papers
-from shared.report.provenance import provenance
-from shared.verdict import DIFFERS, VERDICTS, Verdict
+from shared.result import RUN_AGAIN, Provenance, Result, Table, read_result, result_files
+from shared.schema import read_toml
+from shared.verdict import DIFFERS, Verdict
 
 FOLD = 40  # an experiment with more verdicts than this starts folded, but for the groups in which something differs
 SPLIT = 30  # a source with more verdicts than this is split by the first part of its ids,
 PART = 8  # if the parts then have at least so many each, on average
 
 
-@dataclass(frozen=True)
-class Absent:
-    """An experiment that `paper.toml` names and no result answers."""
+# papers --------------------------------------------------------------------------------------------------------------
 
-    paper: str
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One experiment as `paper.toml` lists it. `run` makes its result; an `optional` one is not missed.
+
+    `figure_from`: the experiment whose first drawing answers this one's question, when another script draws it.
+    """
+
     name: str
-    title: str
-    run: str
+    title: str = ""
+    run: str = ""
+    optional: bool = False
+    figure_from: str = ""
+
+
+class _PaperFile(msgspec.Struct, forbid_unknown_fields=True):
+    title: str = ""
+    source: str = ""
+    url: str = ""
+    order: int = 100
+    experiments: list[Entry] = []
+    groups: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's name and reading order; `groups` gives titles to `<source>/<first part of the id>`."""
+
+    name: str
+    file: _PaperFile
+
+    @property
+    def title(self) -> str:
+        return self.file.title or words(self.name)
+
+    @property
+    def anchor(self) -> str:
+        return f"paper-{slug(self.name)}"
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        return {entry.name: entry for entry in self.file.experiments}
+
+    def title_of(self, experiment: str) -> str:
+        entry = self.entries.get(experiment)
+        return (entry.title if entry else "") or words(experiment)
+
+    def in_order(self, names: list[str]) -> list[str]:
+        """Experiments in the paper's reading order; those that it does not list come last."""
+        return [*(name for name in self.entries if name in names), *(n for n in names if n not in self.entries)]
+
+
+def read_papers(root: Path) -> list[Paper]:
+    """Every `paper.toml` below `root`, by `order` and then by name. UserError names a damaged one."""
+    return sorted(map(read_paper, root.glob("*/paper.toml")), key=lambda paper: (paper.file.order, paper.name))
+
+
+def read_paper(path: Path) -> Paper:
+    way_out = "README shows one under 'Add a paper'"
+    return Paper(path.parent.name, read_toml(path, "paper's description", way_out, _PaperFile))
+
+
+# what the page shows -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -60,6 +124,17 @@ class Group:
 
 
 @dataclass
+class Drawing:
+    """One drawing with all its files: a PNG and an SVG of one name are one. `href` and `name`: of the first."""
+
+    href: str
+    caption: str
+    name: str
+    gallery: bool
+    files: list[Path]
+
+
+@dataclass
 class Experiment:
     """One result file. With a `problem` only the names are known."""
 
@@ -73,29 +148,26 @@ class Experiment:
     log_href: str = ""
     question: str = ""
     cannot_show: str = ""
-    started: str = ""
     groups: list[Group] = field(default_factory=list)
-    figures: list[dict] = field(default_factory=list)
-    tables: list[list[dict]] = field(default_factory=list)  # by group: those of one list stand side by side
-    files: list[dict] = field(default_factory=list)
+    drawings: list[Drawing] = field(default_factory=list)
+    tables: list[list[Table]] = field(default_factory=list)  # those of one list stand side by side
+    files: list[dict[str, str]] = field(default_factory=list)  # href, caption
     provenance: list[tuple[str, list[str]]] = field(default_factory=list)
     stand_ins: list[str] = field(default_factory=list)
-    answer: dict | None = None  # the figure that answers the question
-
-    @property
-    def verdicts(self) -> list[str]:
-        return [row.verdict.verdict for group in self.groups for row in group.rows]
+    answer: Drawing | None = None  # the one that answers the question
 
     @property
     def counts(self) -> Counter:
-        return Counter(self.verdicts)
+        return sum((group.counts for group in self.groups), Counter())
 
 
 @dataclass
-class Report:
+class Contents:
+    """Everything on the page. `absent`: experiments that a `paper.toml` names and that have no result."""
+
     papers: list[Paper]
     experiments: list[Experiment]
-    absent: list[Absent]
+    absent: list[tuple[Paper, Entry]]
 
     @property
     def counts(self) -> Counter:
@@ -105,118 +177,80 @@ class Report:
         return [e for e in self.experiments if e.paper == paper.name]
 
 
-def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Report:
+def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Contents:
     """All results below `results`; links are relative to the page `output`. UserError when there is no such folder."""
     if not results.is_dir():
         raise UserError(f"{results}: no such results folder; run an experiment first (make tables takes a second)")
-    paths = sorted(path for path in results.glob("*/*.json") if not path.name.startswith("."))
+    paths = result_files(results)
     known = {paper.name: paper for paper in read_papers(papers)}
     for path in paths:
-        known.setdefault(path.parent.name, Paper(path.parent.name, title=words(path.parent.name)))
-    found, absent = [], []
+        known.setdefault(path.parent.name, Paper(path.parent.name, _PaperFile()))
+    contents = Contents([], [], [])
     for paper in known.values():
-        mine = {path.stem: path for path in paths if path.parent.name == paper.name}
-        listed = paper.experiments
-        for name in [*(n for n in listed if n in mine), *(n for n in mine if n not in listed)]:
-            found.append(read_experiment(mine[name], output, paper))
-        by_name = {e.name: e for e in found if e.paper == paper.name}
-        for experiment in by_name.values():
-            drawn_by = by_name.get(listed[experiment.name].figure_from) if experiment.name in listed else None
-            drawings = [figure for figure in drawn_by.figures if not figure["gallery"]] if drawn_by else []
-            experiment.answer = next(iter(experiment.figures + drawings), None)
-        absent += [
-            Absent(paper.name, entry.name, entry.title or words(entry.name), entry.run)
-            for entry in listed.values()
-            if entry.name not in mine and not entry.optional
-        ]
-    return Report([paper for paper in known.values() if any(e.paper == paper.name for e in found)], found, absent)
+        own = {path.stem: path for path in paths if path.parent.name == paper.name}
+        experiments = {name: read_experiment(own[name], output, paper) for name in paper.in_order(list(own))}
+        for name, experiment in experiments.items():
+            drawings = list(experiment.drawings)
+            if name in paper.entries and (drawn_by := experiments.get(paper.entries[name].figure_from)):
+                drawings += [drawing for drawing in drawn_by.drawings if not drawing.gallery]
+            experiment.answer = next(iter(drawings), None)
+        contents.papers += [paper] if experiments else []
+        contents.experiments += experiments.values()
+        contents.absent += [(paper, e) for e in paper.entries.values() if e.name not in own and not e.optional]
+    return contents
 
 
 def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
     """One result file; a damaged one becomes an experiment with a `problem`."""
     base = Path(os.path.relpath(path.parent.resolve(), output.parent.resolve()))
-    entry = paper.experiments.get(path.stem) or Entry(path.stem)
-    known = {
-        "paper": paper.name, "name": path.stem, "title": entry.title or words(path.stem), "run": entry.run,
-        "anchor": slug(f"{paper.name} {path.stem}"), "json_href": href(base / path.name),
-    }  # fmt: skip
+    name = path.stem
+    new = partial(
+        Experiment,
+        paper=paper.name,
+        name=name,
+        title=paper.title_of(name),
+        anchor=slug(f"{paper.name} {name}"),
+        json_href=_href(base / path.name),
+        run=paper.entries[name].run if name in paper.entries else "",
+    )
     try:
-        experiment = Experiment(**known)
-        _fill(experiment, Record.load(path), path, base, paper)
+        experiment = new()
+        _fill(experiment, read_result(path), path, base, paper)
         return experiment
     except UserError as error:
-        problem = str(error)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        problem = f"{path}: damaged result ({type(error).__name__}: {error}); run the experiment again"
-    # half of a result is not shown, nor where the folder lies on this machine
-    return Experiment(**known, problem=problem.replace(str(path), f"{paper.name}/{path.name}"))
+        # half of a result is not shown, nor where the folder lies on this machine
+        return new(problem=str(error).replace(str(path), f"{paper.name}/{path.name}"))
 
 
-def _fill(experiment: Experiment, data: dict, path: Path, base: Path, paper: Paper) -> None:
+def _fill(experiment: Experiment, result: Result, path: Path, base: Path, paper: Paper) -> None:
     log = path.with_suffix(".log")
-    experiment.log_href = href(base / log.name) if log.exists() else ""
-    experiment.question = _text(data.get("question", "")) or experiment.title
-    experiment.cannot_show = _text(data.get("cannot_show", ""))
-    experiment.started = _text(data["provenance"].get("started") or "")
-    verdicts = [_verdict(fields) for fields in data["verdicts"]]
-    experiment.groups = group_verdicts(verdicts, experiment.anchor, paper.groups)
-    experiment.figures = one_per_stem([_figure(entry, path.parent, base) for entry in data.get("figures", [])])
-    by_group: dict[object, list[dict]] = {}
-    for i, entry in enumerate(data.get("tables", [])):
-        if entry["rows"]:  # a head without rows says nothing
-            by_group.setdefault(entry.get("group") or i, []).append(_table(entry))
+    experiment.log_href = _href(base / log.name) if log.exists() else ""
+    experiment.question = result.question or experiment.title
+    experiment.cannot_show = result.cannot_show
+    experiment.groups = group_verdicts(result.verdicts, experiment.anchor, paper.file.groups)
+    experiment.drawings = _drawings(result, path, base)
+    by_group: dict[object, list[Table]] = {}
+    for i, table in enumerate(result.tables):
+        if table.rows:  # a head without rows says nothing
+            by_group.setdefault(table.group or i, []).append(table)
     experiment.tables = list(by_group.values())
-    experiment.files = [
-        {"href": href(base / _text(entry["path"])), "caption": _text(entry["caption"])}
-        for entry in data.get("files", [])
-    ]
-    experiment.provenance = provenance(data["provenance"])
-    used = data["provenance"].get("data", []) + data["provenance"].get("models", [])
-    stand_ins = [f"{item['name']}: {item['stand_in']}" for item in used if item.get("stand_in")]
+    experiment.files = [{"href": _href(base / file.path), "caption": file.caption} for file in result.files]
+    experiment.provenance = provenance(result.provenance)
+    used = result.provenance.data + result.provenance.models
+    stand_ins = [f"{item.get('name', '')}: {item['stand_in']}" for item in used if item.get("stand_in")]
     experiment.stand_ins = list(dict.fromkeys(stand_ins))  # the parts of one data set say the same
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {value!r:.60}")
-    return value
-
-
-def _verdict(fields: dict) -> Verdict:
-    verdict = Verdict(**fields)
-    if verdict.verdict not in VERDICTS:
-        raise ValueError(f"unknown verdict {verdict.verdict!r}")
-    for text in (verdict.id, verdict.published, verdict.unit, verdict.reason, verdict.source, verdict.measured or ""):
-        _text(text)
-    for number in (verdict.difference, verdict.tolerance, *verdict.tolerance_terms.values()):
-        if number is not None:
-            float(number)
-    return verdict
-
-
-def _figure(entry: dict, folder: Path, base: Path) -> dict:
-    relative = Path(_text(entry["path"]))
-    file = (folder / relative).resolve()
-    if not file.is_relative_to(folder.resolve()):
-        raise ValueError(f"figure {relative} lies outside the results folder")
-    return {"file": file, "href": href(base / relative), "caption": _text(entry.get("caption", "")),
-            "name": relative.as_posix(), "gallery": entry.get("kind") == "gallery"}  # fmt: skip
-
-
-def one_per_stem(figures: list[dict]) -> list[dict]:
-    """Each drawing once, with all its files: a PNG and an SVG of one name are one drawing."""
-    drawings: dict[Path, dict] = {}
-    for figure in figures:
-        drawing = drawings.setdefault(figure["file"].with_suffix(""), figure | {"files": []})
-        drawing["files"].append(figure["file"])
+def _drawings(result: Result, path: Path, base: Path) -> list[Drawing]:
+    drawings: dict[Path, Drawing] = {}
+    for figure in result.figures:
+        file = (path.parent / figure.path).resolve()
+        if not file.is_relative_to(path.parent.resolve()):
+            raise UserError(f"{path}: figure {figure.path} lies outside the results folder; {RUN_AGAIN}")
+        href, name = _href(base / figure.path), Path(figure.path).as_posix()
+        new = Drawing(href, figure.caption, name, figure.kind == "gallery", [])
+        drawings.setdefault(file.with_suffix(""), new).files.append(file)
     return list(drawings.values())
-
-
-def _table(entry: dict) -> dict:
-    columns, rows = list(entry["columns"]), [list(row) for row in entry["rows"]]
-    if any(len(row) != len(columns) for row in rows):
-        raise ValueError(f"table {entry['title']!r}: a row has not one cell a column")
-    return {"title": _text(entry["title"]), "note": _text(entry.get("note", "")), "columns": columns, "rows": rows}
 
 
 def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str]) -> list[Group]:
@@ -226,7 +260,8 @@ def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str])
         by_source.setdefault(verdict.source, []).append(verdict)
     groups, used = [], set()
     for source, members in by_source.items():
-        name = words(source.rpartition("/")[2]) or "Published numbers"
+        file = source.rpartition("/")[2]
+        name = words(file) or "Published numbers"
         parts: dict[str, list[Verdict]] = {}
         for verdict in members:
             parts.setdefault(verdict.id.partition("/")[0], []).append(verdict)
@@ -238,16 +273,72 @@ def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str])
                 Row(v, unique(f"{anchor}--{slug(v.id)}", used), v.id.removeprefix(f"{part}/") if part else v.id)
                 for v in own
             ]
+            title = name
+            if part:  # alone where there is one source: its name would say nothing
+                title = f"{name} · {part}" if len(by_source) > 1 else part[:1].upper() + part[1:]
+            group = Group(titles.get(f"{file}/{part}", title), anchor, rows)
             reasons = {row.verdict.reason for row in rows}
-            title = titles.get(f"{source.rpartition('/')[2]}/{part}") or _group_title(name, part, len(by_source))
-            group = Group(title, anchor, rows, reason=reasons.pop() if len(reasons) == 1 and len(rows) > 1 else "")
+            group.reason = reasons.pop() if len(reasons) == 1 and len(rows) > 1 else ""
             group.open = len(verdicts) <= FOLD or group.counts[DIFFERS] > 0
             groups.append(group)
     return groups
 
 
-def _group_title(source: str, part: str, sources: int) -> str:
-    """The part alone where there is one source: its name would say nothing."""
-    if not part:
-        return source
-    return f"{source} · {part}" if sources > 1 else part[:1].upper() + part[1:]
+def provenance(origin: Provenance) -> list[tuple[str, list[str]]]:
+    """Where a result's numbers come from, as (what, lines to read); what the result does not know is left out."""
+    commit, seed, seconds, megabytes = origin.git.get("commit"), origin.seed, origin.duration_s, origin.peak_memory_mb
+    changed = " with uncommitted changes" if origin.git.get("dirty") else ""
+    packages = [f"{name} {version}" for name, version in origin.packages.items()]
+    config = [f"{key} = {_value(value)}" for key, value in (origin.config or {}).items() if value is not None]
+    lines: list[tuple[str, list[str]]] = [
+        ("command", [shlex.join(["python", *origin.command])]),
+        ("configuration", config),
+        ("seed", [] if seed is None else [str(seed)]),
+        ("images", [_item(item) for item in origin.data]),
+        ("weights", [_item(item) for item in origin.models]),
+        ("device", [", ".join(text for text in (origin.device, origin.dtype, origin.reason) if text)]),
+        ("machine", [", ".join(f"{key}: {value}" for key, value in origin.machine.items())]),
+        ("versions", [", ".join([f"Python {origin.python}"] * bool(origin.python) + packages)]),
+        ("code", [f"commit {commit}{changed}" if commit else "not in a git checkout"]),
+        ("started", [origin.started]),
+        ("took", [] if seconds is None else [f"{seconds} s"]),
+        ("peak memory", [] if megabytes is None else [f"{megabytes} MB"]),
+    ]
+    return [(what, [line for line in each if line]) for what, each in lines if any(each)]
+
+
+def _item(item: dict) -> str:
+    rest = [f"{key.replace('_', ' ')}: {value}" for key, value in item.items() if key != "name" and value is not None]
+    return f"{item.get('name', '')} ({', '.join(rest)})"
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# names as titles, anchors and links ----------------------------------------------------------------------------------
+
+
+def words(name: str) -> str:
+    """A file's name as a title: `fewshot-offline` is "Fewshot offline", `table6` "Table 6"."""
+    text = re.sub(r"(?<=[a-z])(?=\d)", " ", re.sub(r"[-_]+", " ", name)).strip()
+    return text[:1].upper() + text[1:]
+
+
+def slug(text: str) -> str:
+    """Letters, digits and single dashes, for an anchor."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+
+
+def unique(anchor: str, used: set[str]) -> str:
+    """`anchor`, or with a number that no other has: two ids may have one slug."""
+    candidate, number = anchor, 1
+    while candidate in used:
+        number += 1
+        candidate = f"{anchor}-{number}"
+    used.add(candidate)
+    return candidate
+
+
+def _href(path: Path) -> str:
+    return quote(path.as_posix())

@@ -1,4 +1,4 @@
-"""The page: `templates/page.html` filled with what `collect` found. Text from data is escaped by the template engine.
+"""The page: `templates/page.html` filled with what `collect` read. Text from data is escaped by the template engine.
 
 The page may load nothing: its content security policy allows images in the page, its own style sheet and its own
 script by their hashes, and no address outside it.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from PIL import Image, UnidentifiedImageError
 
 from shared.paths import ROOT, atomic_write
-from shared.report.collect import Experiment, Report, collect
-from shared.report.images import Embedded, embed, thumbnail
+from shared.report.collect import Contents, Drawing, collect
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, VERDICTS
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -31,26 +33,31 @@ MEANINGS = {
 }
 LONG = 12  # a measured table of more rows starts folded
 THINNEST = 1.5  # percent of a bar: a single differing number must not vanish
+LARGEST_SVG = 400_000  # bytes; above it a drawing's PNG is taken, if there is one
+CARD_WIDTH = 1100  # pixels: twice the card's width on a desktop, for fine screens
 
 
-def build(results: Path, output: Path, *, note: str = "", papers: Path = ROOT / "papers") -> Report:
+def build(results: Path, output: Path, *, note: str = "", papers: Path = ROOT / "papers") -> Contents:
     """Write the page `output` from all results below `results`; returns what it shows."""
-    report = collect(results, output, papers)
+    contents = collect(results, output, papers)
     # a lone surrogate in a result is legal JSON but no legal text file
-    atomic_write(output, render(report, note).encode("utf-8", "replace"))
-    return report
+    atomic_write(output, render(contents, note).encode("utf-8", "replace"))
+    return contents
 
 
-def render(report: Report, note: str = "") -> str:
+def render(contents: Contents, note: str = "") -> str:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"number": number, "short": short, "kind": kind}
-    environment.globals |= {"bar": bar, "marks": MARKS, "figure": figure, "card_figure": card_figure}
+    )
+    environment.filters |= {"number": number, "cell": cell, "kind": lambda verdict: verdict.replace(" ", "-")}
+    environment.globals |= {"bar": bar, "marks": MARKS, "shown": shown, "card_image": card_image}
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return environment.get_template("page.html").render(
-        report=report,
+        page=contents,
         note=note,
         verdicts=VERDICTS,
         long=LONG,
@@ -69,20 +76,15 @@ def _hash(text: str) -> str:
 # what the template calls ---------------------------------------------------------------------------------------------
 
 
-def kind(verdict: str) -> str:
-    """A verdict as a class name."""
-    return verdict.replace(" ", "-")
-
-
 def number(value: float, published: str, sign: bool = False) -> str:
     """A difference or tolerance with one digit more than the published text has."""
-    if abs(float(value)) < 1e-9:  # what is left of a binary fraction
+    if abs(value) < 1e-9:  # what is left of a binary fraction
         return "0"
     decimals = len(published.partition(".")[2]) + 1 if published.replace(",", "").lstrip("+-")[:1].isdigit() else 3
-    return f"{float(value):{'+' if sign else ''},.{min(decimals, 9)}f}".replace("-", "−")
+    return f"{value:{'+' if sign else ''},.{min(decimals, 9)}f}".replace("-", "−")
 
 
-def short(value: Any) -> str:
+def cell(value: Any) -> str:
     """A measured table's cell: texts as they are, numbers with four digits, None as a dash."""
     if value is None:
         return "–"
@@ -93,9 +95,8 @@ def short(value: Any) -> str:
 
 def bar(counts: Counter) -> list[tuple[str, float, float]]:
     """(verdict, start, width) in percent of the bar, none thinner than can be seen."""
-    present = [name for name in VERDICTS if counts[name]]
-    total = sum(counts.values())
-    widths = {name: max(100 * counts[name] / total, THINNEST) for name in present}
+    total = counts.total()
+    widths = {name: max(100 * counts[name] / total, THINNEST) for name in VERDICTS if counts[name]}
     scale, start, parts = 100 / sum(widths.values()) if widths else 0, 0.0, []
     for name, width in widths.items():
         parts.append((name, round(start, 3), round(width * scale, 3)))
@@ -103,17 +104,58 @@ def bar(counts: Counter) -> list[tuple[str, float, float]]:
     return parts
 
 
-def figure(drawing: dict) -> dict[str, Any]:
-    """The drawing with its `image`, or with the `problem` that keeps it from being shown."""
-    try:
-        return drawing | {"image": embed(drawing["files"], photographs=drawing["gallery"]), "problem": ""}
-    except ValueError as error:
-        return drawing | {"image": None, "problem": str(error)}
+@dataclass(frozen=True)
+class Embedded:
+    """An image in the page: `uri` is a data: address; width and height in CSS pixels (None: an SVG brings its own).
+
+    With a `problem` there is no image; it says why.
+    """
+
+    uri: str = ""
+    width: int | None = None
+    height: int | None = None
+    problem: str = ""
 
 
-def card_figure(experiment: Experiment) -> Embedded | None:
-    """The figure that answers the question, small; None where there is none or it cannot be shown."""
-    try:
-        return thumbnail(experiment.answer["files"]) if experiment.answer else None
-    except ValueError:
-        return None
+def shown(drawing: Drawing) -> Embedded:
+    """The drawing whole, for its section: the SVG unless it is large, a PNG of photographs."""
+
+    def rank(file: Path) -> int:
+        if file.suffix != ".svg":
+            return 1
+        return 0 if not drawing.gallery and file.exists() and file.stat().st_size <= LARGEST_SVG else 2
+
+    problems = []
+    for file in sorted(drawing.files, key=rank):
+        try:
+            data = file.read_bytes()
+            if file.suffix == ".svg":
+                if b"<svg" not in data[:4096] or b"</svg>" not in data[-64:]:
+                    raise ValueError("not a whole SVG")
+                return Embedded(_uri("image/svg+xml", data))
+            with Image.open(BytesIO(data)) as image:
+                image.load()  # a file cut short shows here, not as half an image
+                return Embedded(_uri(Image.MIME[image.format], data), *image.size)
+        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            problems.append(f"{file.name}: {getattr(error, 'strerror', None) or error}")
+    return Embedded(problem="; ".join(problems))
+
+
+def card_image(drawing: Drawing) -> Embedded:
+    """A small copy for the card: of the PNG also where only the SVG is listed, since it cannot be scaled here."""
+    for file in [*drawing.files, *(file.with_suffix(".png") for file in drawing.files)]:
+        if file.suffix != ".svg" and file.exists():
+            try:
+                with Image.open(file) as image:
+                    small = image.convert("RGB")
+                    small.thumbnail((CARD_WIDTH, 2 * CARD_WIDTH), Image.Resampling.LANCZOS)
+                    buffer = BytesIO()
+                    small.save(buffer, "WEBP", quality=82, method=4)
+                    return Embedded(_uri("image/webp", buffer.getvalue()), *small.size)
+            except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+                continue  # the section says what is wrong with it
+    return shown(drawing)
+
+
+def _uri(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"

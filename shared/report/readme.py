@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 from shared.paths import ROOT, atomic_write
-from shared.record import Record
-from shared.report.papers import read_papers
+from shared.report.collect import read_papers
+from shared.result import read_result
 from shared.verdict import VERDICTS
 
 HEAD = "| Experiment | Verdicts | Evidence |\n|---|---|---|\n"
@@ -19,13 +19,11 @@ def table(root: Path = ROOT) -> str:
     rows = []
     for paper in read_papers(root / "papers"):
         files = {path.stem: path for path in sorted((root / "results" / paper.name).glob("*.json"))}
-        named = [name for name in paper.experiments if name in files]
-        for name in [*named, *(name for name in files if name not in paper.experiments)]:
-            found = Counter(verdict["verdict"] for verdict in Record.load(files[name])["verdicts"])
-            says = ", ".join(f"{found[v]:,} {v}" for v in VERDICTS if found[v]) or "measured only"
-            title = paper.experiments[name].title if name in paper.experiments else name
+        for name in paper.in_order(list(files)):
+            counts = Counter(verdict.verdict for verdict in read_result(files[name]).verdicts)
+            says = ", ".join(f"{counts[v]:,} {v}" for v in VERDICTS if counts[v]) or "measured only"
             stem = files[name].relative_to(root).with_suffix("").as_posix()
-            rows.append(f"| {title} | {says} | [log]({stem}.log) · [JSON]({stem}.json) |\n")
+            rows.append(f"| {paper.title_of(name)} | {says} | [log]({stem}.log) · [JSON]({stem}.json) |\n")
     return HEAD + "".join(rows)
 
 

@@ -17,9 +17,8 @@ from report_results import NASTY, write_results
 from shared.errors import UserError
 from shared.paths import ROOT
 from shared.record import Record
-from shared.report.names import slug, unique, words
+from shared.report.collect import read_paper, slug, unique, words
 from shared.report.page import bar, build, number
-from shared.report.papers import read_paper
 from shared.verdict import VERDICTS
 
 NUMERAL = re.compile(r"\d[\d.,]*\d|\d")
@@ -28,8 +27,8 @@ NUMERAL = re.compile(r"\d[\d.,]*\d|\d")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory):
     root = write_results(tmp_path_factory.mktemp("report"))
-    report = build(root, root / "report" / "index.html", note=f"a note {NASTY}", papers=root / "no papers")
-    return root, report, (root / "report" / "index.html").read_text(encoding="utf-8")
+    contents = build(root, root / "report" / "index.html", note=f"a note {NASTY}", papers=root / "no papers")
+    return root, contents, (root / "report" / "index.html").read_text(encoding="utf-8")
 
 
 class Parsed(HTMLParser):
@@ -60,30 +59,30 @@ class Parsed(HTMLParser):
 
 
 def test_every_experiment_has_a_card_and_a_section(built):
-    root, report, html = built
+    root, contents, html = built
     parsed = Parsed(html)
     assert not parsed.open
     ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
     assert len(ids) == len(set(ids)), "an anchor stands twice"
     files = sorted(path.relative_to(root).as_posix() for path in root.glob("*/*.json"))
-    assert sorted(f"{e.paper}/{e.name}.json" for e in report.experiments) == files
-    for experiment in report.experiments:
+    assert sorted(f"{e.paper}/{e.name}.json" for e in contents.experiments) == files
+    for experiment in contents.experiments:
         assert experiment.anchor in ids
     targets = [a["href"][1:] for tag, a in parsed.elements if tag == "a" and a["href"].startswith("#")]
     assert set(targets) <= set(ids), set(targets) - set(ids)
 
 
 def test_the_verdict_counts_are_those_of_the_files(built):
-    root, report, _ = built
-    for experiment in report.experiments:
+    root, contents, _ = built
+    for experiment in contents.experiments:
         if not experiment.problem:
             data = Record.load(root / experiment.paper / f"{experiment.name}.json")
             assert experiment.counts == Counter(v["verdict"] for v in data["verdicts"])
 
 
 def test_a_damaged_or_older_result_is_named_and_stops_nothing(built):
-    root, report, html = built
-    problems = {e.name: e.problem for e in report.experiments if e.problem}
+    root, contents, html = built
+    problems = {e.name: e.problem for e in contents.experiments if e.problem}
     assert set(problems) == {"older", "cut", "list", "wrong"}
     assert "schema 0" in problems["older"] and "damaged" in problems["cut"] and "verdict" in problems["wrong"]
     assert all(problem.startswith("other/") and str(root) not in problem for problem in problems.values())
@@ -97,9 +96,13 @@ def test_a_missing_or_damaged_figure_says_so(built):
 
 
 def test_png_and_svg_of_one_drawing_are_one_figure(built):
-    _, report, html = built
-    table1 = next(e for e in report.experiments if e.name == "table1")
-    assert [f["name"] for f in table1.figures] == ["figures/answer.png", "figures/photos.png", "figures/gone.png"]
+    _, contents, html = built
+    table1 = next(e for e in contents.experiments if e.name == "table1")
+    assert [drawing.name for drawing in table1.drawings] == [
+        "figures/answer.png",
+        "figures/photos.png",
+        "figures/gone.png",
+    ]
     assert html.count("data:image/svg+xml;base64,") == 1
 
 
@@ -159,8 +162,8 @@ def test_every_number_on_the_page_stands_in_a_result_file(built):
 
 
 def test_long_lists_start_folded_but_for_what_differs(built):
-    _, report, _ = built
-    table1 = next(e for e in report.experiments if e.name == "table1")
+    _, contents, _ = built
+    table1 = next(e for e in contents.experiments if e.name == "table1")
     assert [(g.title, g.open) for g in table1.groups] == [
         ("Alpha", True), ("Beta", False), ("Gamma", False),
     ]  # fmt: skip
@@ -168,8 +171,8 @@ def test_long_lists_start_folded_but_for_what_differs(built):
 
 
 def test_provenance_names_all_that_decided_a_number(built):
-    _, report, html = built
-    lines = dict(next(e for e in report.experiments if e.name == "table1").provenance)
+    _, contents, html = built
+    lines = dict(next(e for e in contents.experiments if e.name == "table1").provenance)
     assert set(lines) >= {
         "command",
         "configuration",
@@ -199,8 +202,8 @@ def test_absent_experiments_are_named_from_the_papers_description(tmp_path):
     )
     results = tmp_path / "results"
     results.mkdir()
-    report = build(results, tmp_path / "index.html", papers=tmp_path)
-    assert [(a.title, a.run) for a in report.absent] == [("Table two", "make table2")]
+    contents = build(results, tmp_path / "index.html", papers=tmp_path)
+    assert [(paper.title_of(e.name), e.run) for paper, e in contents.absent] == [("Table two", "make table2")]
     assert "make table2" in (tmp_path / "index.html").read_text()
 
 
@@ -222,8 +225,8 @@ def test_a_figure_path_may_not_leave_the_results(tmp_path):
     data = json.loads(path.read_text())
     data["figures"] = [{"path": "../../../etc/passwd", "caption": ""}]
     path.write_text(json.dumps(data))
-    report = build(root, root / "index.html", papers=tmp_path)
-    assert "outside the results folder" in report.experiments[0].problem
+    contents = build(root, root / "index.html", papers=tmp_path)
+    assert "outside the results folder" in contents.experiments[0].problem
 
 
 def test_command_line(built, tmp_path):

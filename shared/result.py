@@ -1,0 +1,99 @@
+"""A result file, `results/<paper>/<experiment>.json`: what it holds, and reading it. `shared.record` writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from shared.errors import UserError
+from shared.schema import checked, read_json
+from shared.verdict import Verdict
+
+SCHEMA = 1
+RUN_AGAIN = "run the experiment again"
+
+
+class Provenance(msgspec.Struct):
+    """Where the numbers come from: all that decided them, and the run's cost in seconds and MB (10^6 bytes)."""
+
+    started: str
+    command: list[str] = []
+    config: dict[str, Any] | None = None
+    seed: int | None = None
+    data: list[dict[str, Any]] = []
+    models: list[dict[str, Any]] = []
+    device: str | None = None
+    dtype: str | None = None
+    reason: str | None = None
+    packages: dict[str, str] = {}
+    python: str = ""
+    machine: dict[str, Any] = {}
+    git: dict[str, Any] = {}
+    duration_s: float | None = None
+    peak_memory_mb: float | None = None
+
+
+class Figure(msgspec.Struct):
+    """A drawing or, as a `gallery`, photographs. Paths here and below are relative to the result's folder."""
+
+    path: str
+    caption: str = ""
+    kind: Literal["figure", "gallery"] = "figure"
+
+
+class Table(msgspec.Struct):
+    """A measured table. Cells: text in the log's format, a number, or None (blank)."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[Any]]
+    note: str = ""
+    group: str = ""  # tables of one group stand side by side
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table {self.title!r}: {len(self.columns)} columns, but a row of {len(row)}: {row}")
+
+
+class File(msgspec.Struct):
+    """Another file to link to: a page, a CSV."""
+
+    path: str
+    caption: str
+
+
+class Result(msgspec.Struct):
+    """One experiment's result. `results` is the experiment's own; the rest every result has."""
+
+    paper: str
+    experiment: str
+    provenance: Provenance
+    results: dict[str, Any]
+    verdicts: list[Verdict]
+    question: str = ""
+    figures: list[Figure] = []
+    tables: list[Table] = []
+    files: list[File] = []
+    cannot_show: str = ""
+
+
+def read_result(path: Path) -> Result:
+    """Raises `UserError` naming the file: absent, damaged, or of another schema."""
+    return checked(read_raw(path), Result, path, RUN_AGAIN)
+
+
+def read_raw(path: Path) -> dict:
+    """A result file of this schema as a dictionary, its parts not yet checked. Raises `UserError` naming the file."""
+    data = read_json(path, "result", "run the experiment")
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"{path}: result of schema {schema!r}, this version reads {SCHEMA}; {RUN_AGAIN}")
+    return data
+
+
+def result_files(root: Path) -> list[Path]:
+    """The result files of every paper below a results folder, in a fixed order."""
+    return sorted(path for path in root.glob("*/*.json") if not path.name.startswith("."))
