@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -184,6 +184,11 @@ class Run:
     precise: Model
     cosines: list[float]
 
+    @property
+    def width(self) -> int:
+        """Of the tables' first column: the article's 24 characters, more where a name needs them."""
+        return max(24, *(len(m.starred) + 1 for m in self.models))
+
 
 def measure(config: Config) -> Run:
     """Choose the images, take the features, fit the closed form: every number that is told and judged."""
@@ -208,7 +213,7 @@ def measure(config: Config) -> Run:
 
     first_process = device.rank_and_world()[0] == 0
     if first_process:
-        images = sum(len(d.train_images) + len(d.test_images) for d in data)
+        images = sum(len(d.used) + len(d.tested) for d in data)
         print(f"features of {images:,} images with each of {len(encoders)} models, unless cached", file=sys.stderr)
     notes: list[str] = []
 
@@ -220,27 +225,25 @@ def measure(config: Config) -> Run:
     for m in encoders:
         for d in data:
             # The features, float32 [images, dim]: for a ViT the pre-logits, for a ResNet the pooled numbers.
-            train = features.extract(m.encoder, d.train_images, m.choice, say=note)
-            test = features.extract(m.encoder, d.test_images, m.choice, say=note)
+            train = features.extract(m.encoder, d.used, m.choice, say=note)
+            test = features.extract(m.encoder, d.tested, m.choice, say=note)
             if not first_process:
                 continue
             place = np.empty(len(d.train), dtype=np.int64)  # from a row of the training part to its row of features
-            place[d.train_rows] = np.arange(len(train))
+            place[d.used_rows] = np.arange(len(train))
             # The closed form for every draw and every lambda; lambda is chosen on the selection images.
             if config.protocol != "big_vision":
                 pool, selection = train[place[d.pool.ravel()]], train[place[d.selection.ravel()]]
-                article[d.title, m.title] = probes.article(
-                    d, pool, selection, test, config.lambdas, str(m.choice.device)
-                )
+                where = str(m.choice.device)
+                article[d.title, m.title] = probes.article(d, pool, selection, test, config.lambdas, where)
             if config.protocol != "article":
                 seeds, shots = [train[place[rows]] for rows in d.authors], tuple(sorted(config.big_vision_shots))
                 big_vision[d.title, m.title] = probes.big_vision(d, seeds, test, shots)
 
     # The precision: a few test images again in float32 on the CPU.
-    precise = next(
-        (m for m in encoders if m.spec == specs.parse_with_weights(config.precision_model).text), encoders[-1]
-    )
-    few = data[0].test_images.subset(range(min(PRECISION_IMAGES, len(data[0].test_images))))
+    asked_for = specs.parse_with_weights(config.precision_model).text
+    precise = next((m for m in encoders if m.spec == asked_for), encoders[-1])
+    few = data[0].tested.subset(range(min(PRECISION_IMAGES, len(data[0].tested))))
     cpu = device.choose("cpu", "fp32")
     a = features.extract(precise.encoder, few, precise.choice).astype(np.float64)
     b = features.extract(features.deferred(precise.spec, cpu), few, cpu).astype(np.float64)
@@ -277,39 +280,24 @@ def name_apart(items: Sequence[Model] | Sequence[Split]) -> None:
 # ---- the log, section by section; a section that measures what the article prints returns it by the published ids
 
 
-def accuracy_table(title: str, classes: int, rows: Sequence[tuple[str, int, Outcome]], shots: Sequence[int]) -> str:
-    """The article's table of a data set; a row is (model, dim, what came out)."""
-    w = name_width(name for name, _, _ in rows)
-    lines = [f"-- {title} ({classes} classes, chance = {100 / classes:.1f}%) --"]
-    lines += [f"  {'model':<{w}}{'dim':>6}{'lambda':>8}" + "".join(f"{f'{k}-shot':>14}" for k in shots)]
-    for name, dim, outcome in rows:
-        cells = "".join(f"{outcome.cell(k):>14}" for k in shots)
-        lines.append(f"  {name:<{w}}{dim:>6}{outcome.lambda_:>8g}" + cells)
-    return "\n".join(lines)
-
-
-def name_width(names: Iterable[str]) -> int:
-    """The article's first column has 24 characters; longer names widen it."""
-    return max(24, *(len(name) + 1 for name in names))
-
-
 def say_table_of(record: Record, run: Run, d: Split, title: str, outcomes: dict[tuple[str, str], Outcome]) -> None:
-    """The article's table, and under it what its stars and ties mean."""
+    """A data set's table in the article's format, and under it what its stars and ties mean."""
     rows = [(m, outcomes[d.title, m.title]) for m in run.models]
     shots = list(rows[0][1].correct)
-    record.say(accuracy_table(title, d.classes, [(m.starred, m.encoder.identity.dim, o) for m, o in rows], shots))
-    for m in run.models:
+    record.say(f"-- {title} ({d.classes} classes, chance = {100 / d.classes:.1f}%) --")
+    record.say(f"  {'model':<{run.width}}{'dim':>6}{'lambda':>8}" + "".join(f"{f'{k}-shot':>14}" for k in shots))
+    for m, o in rows:
+        cells = "".join(f"{o.cell(k):>14}" for k in shots)
+        record.say(f"  {m.starred:<{run.width}}{m.encoder.identity.dim:>6}{o.lambda_:>8g}{cells}")
+    for m, o in rows:
         if m.stand_in:
             record.say(f"  * stand-in: {m.title} is {m.stand_in}")
-    if d.stand_in:
-        record.say(f"  stand-in images: {d.title}, {d.stand_in}")
-    for m, o in rows:
         if o.tied:
             scored = o.images * sum(map(len, o.correct.values()))
-            record.say(
-                f"  {m.starred}: {o.tied:,} of {scored:,} scored images have their largest score at several classes; "
-                "the first of them was taken"
-            )
+            words = "scored images have their largest score at several classes; the first of them was taken"
+            record.say(f"  {m.starred}: {o.tied:,} of {scored:,} {words}")
+    if d.stand_in:
+        record.say(f"  stand-in images: {d.title}, {d.stand_in}")
 
 
 def say_accuracy(record: Record, run: Run, another_protocol: str | None) -> dict[str, Measured]:
@@ -324,21 +312,20 @@ def say_accuracy(record: Record, run: Run, another_protocol: str | None) -> dict
         say_table_of(record, run, d, title, run.article or run.big_vision)
         outcomes = {}
         for m in run.models:
-            article, big_vision = run.article.get((d.title, m.title)), run.big_vision.get((d.title, m.title))
+            o, authors = run.article.get((d.title, m.title)), run.big_vision.get((d.title, m.title))
             outcomes[m.title] = {
                 "spec": m.spec,
                 "dim": m.encoder.identity.dim,
                 "stand_in": m.stand_in,
-                "article": article and article.as_json(),
-                "big_vision": big_vision and big_vision.as_json(),
+                "article": o and o.as_json(),
+                "big_vision": authors and authors.as_json(),
             }
-            if article and m.spec in ARTICLE_MODELS and d.spec in ARTICLE_DATA:
-                cell = f"{ARTICLE_DATA[d.spec]}/{ARTICLE_MODELS[m.spec]}"
-                stand_in = d.stand_in or another_protocol
-                numbers[f"{cell}/lambda"] = Measured(article.lambda_, stand_in=stand_in)
-                for k, counts in article.correct.items():
-                    mean, std = article.mean(k), article.std(k)
-                    numbers[f"{cell}/{k}-shot"] = Measured(mean, std, len(counts), article.images, stand_in)
+            if o and m.spec in ARTICLE_MODELS and d.spec in ARTICLE_DATA:
+                cell, stand_in = f"{ARTICLE_DATA[d.spec]}/{m.title}", d.stand_in or another_protocol
+                numbers[f"{cell}/lambda"] = Measured(o.lambda_, stand_in=stand_in)
+                for k, draws in o.correct.items():
+                    mean, std, n = o.mean(k), o.std(k), len(draws)
+                    numbers[f"{cell}/{k}-shot"] = Measured(mean, std, n, images=o.images, stand_in=stand_in)
         kept[d.title] = {"classes": d.classes, "class_names": d.test.class_names, "spec": d.spec}
         kept[d.title] |= {"rows": d.rows_as_text(), "left_out": d.left_out, "outcomes": outcomes}
     return numbers
@@ -404,7 +391,7 @@ def say_origin(record: Record, run: Run) -> None:
         parts = " + ".join(f"{rows.size:,} {role}" for role, rows in roles.items())
         parts += f" ({' + '.join(str(rows.shape[1]) for rows in roles.values())} a class)"
         if d.authors:
-            further = len(d.train_images) - d.pool.size - d.selection.size
+            further = len(d.used) - d.pool.size - d.selection.size
             parts += f", {further:,} further training images for big_vision"
         record.say(f"  {d.title}: {parts}, from {d.train.source}")
         if d.test.split not in ("test", "all"):
@@ -414,7 +401,7 @@ def say_origin(record: Record, run: Run) -> None:
         count = len(d.left_out)
         why = f": {'; '.join(d.left_out)}" if count else " (no exact duplicate of another one in use)"
         record.say(f"    left out by content: {count} training image{'s' if count != 1 else ''}{why}")
-        for images, part in ((d.train_images, "train"), (d.test_images, "test")):
+        for images, part in ((d.used, "train"), (d.tested, "test")):
             origin = {key: getattr(images, key) for key in ("source", "fingerprint", "stand_in")}
             record.use_data(d.title, split=part, images=len(images), **origin)
     longer = record.results.get("breeds", {}).get("longer_name")
@@ -443,14 +430,14 @@ def say_lambda_and_errors(record: Record, run: Run) -> None:
 
     for d in run.data if run.article else ():
         rows = [(m.starred, run.article[d.title, m.title]) for m in run.models]
-        w, lambdas, shots = name_width(name for name, _ in rows), sorted(rows[0][1].selection), list(d.draws)
+        lambdas, shots = sorted(rows[0][1].selection), list(d.draws)
         record.section(f"{d.title}: mean accuracy on the selection images, by lambda (the chosen one in brackets)")
-        record.say(f"  {'model':<{w}}" + "".join(f"{lambda_:>9g}" for lambda_ in lambdas))
+        record.say(f"  {'model':<{run.width}}" + "".join(f"{lambda_:>9g}" for lambda_ in lambdas))
         for name, o in rows:
             marks = {lambda_: "[{:.2f}]" if lambda_ == o.lambda_ else "{:.2f} " for lambda_ in lambdas}
-            record.say(f"  {name:<{w}}" + "".join(f"{marks[x].format(o.selection[x]):>9}" for x in lambdas))
+            record.say(f"  {name:<{run.width}}" + "".join(f"{marks[x].format(o.selection[x]):>9}" for x in lambdas))
         title = f"{d.title}: spread over draws / standard error of the"
-        record.section(f"{title} {len(d.test_images):,} test images, in points")
+        record.section(f"{title} {len(d.tested):,} test images, in points")
         record.say_table(
             f"{title} test set",
             ["model", *(f"{k}-shot" for k in shots)],
@@ -537,25 +524,20 @@ def another_protocol(config: Config) -> str | None:
 
 def check(config: Config) -> None:
     """UserError for values that cannot mean anything, before torch is imported."""
-    expected = {
-        "--models": (config.models, "at least one model"),
-        "--data": (config.data, "at least one data set"),
-        "--shots": (config.shots and min(config.shots) >= 1, "whole numbers from 1"),
-        "--draws": (config.draws >= 1, "at least 1"),
-        "--lambdas": (config.lambdas and all(0 < x < float("inf") for x in config.lambdas), "numbers above 0"),
-        "--pool": (config.pool >= 1, "at least 1"),
-        "--selection": (config.selection >= 1, "at least 1"),
-        "--test": (config.test is None or config.test >= 1, "at least 1"),
-        "--seed": (config.seed >= 0, "0 or more"),
-        "--big-vision-shots": (config.big_vision_shots and min(config.big_vision_shots) >= 1, "whole numbers from 1"),
-        "--big-vision-seeds": (config.big_vision_seeds >= 1, "at least 1"),
-    }
-    for option, (holds, what) in expected.items():
-        value = getattr(config, option[2:].replace("-", "_"))
-        if not holds:
-            raise UserError(f"{option} {value}: expected {what}")
-        if isinstance(value, tuple) and len(set(value)) < len(value):
-            raise UserError(f"{option} {value}: one value stands twice; name each once")
+    smallest = dict.fromkeys(("draws", "pool", "selection", "test", "big_vision_seeds"), 1) | {"seed": 0}
+    for name, value in vars(config).items():
+        given = f"--{name.replace('_', '-')} {value}"
+        if name in smallest and value is not None and value < smallest[name]:
+            raise UserError(f"{given}: expected {smallest[name]} or more")
+        if isinstance(value, tuple):
+            if not value or len(set(value)) < len(value):
+                raise UserError(
+                    f"{given}: {'one value stands twice' if value else 'no value'}; name one or more, each once"
+                )
+            if name == "lambdas" and not all(0 < lambda_ < float("inf") for lambda_ in value):
+                raise UserError(f"{given}: expected numbers above 0")
+            if name.endswith("shots") and min(value) < 1:
+                raise UserError(f"{given}: expected whole numbers from 1")
     if config.protocol != "big_vision" and max(config.shots) > config.pool:
         raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} images a class; raise --pool")
 

@@ -89,7 +89,7 @@ def main(config: Config) -> Record:
 
 def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
     """The images of one draw. UserError: the result has no such draw, or its images are not here."""
-    from papers.vit.part4.split import train_rows
+    from papers.vit.part4.split import all_rows
     from shared.data import load_images
 
     kept = result["results"]["data"].get(config.data)
@@ -108,7 +108,7 @@ def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
         known = ", ".join(f"{k} ({len(d)} draws)" for k, d in by_shots.items())
         raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
     images = load_images(kept["spec"], "train", root=config.data_root)
-    used = train_rows(pool, selection, authors)
+    used = all_rows(pool, selection, authors)
     origins = {(d["name"], d["split"]): d["fingerprint"] for d in result["provenance"]["data"]}
     if len(images) <= used.max() or images.subset(used).fingerprint != origins[config.data, "train"]:
         raise UserError(f"{kept['spec']}: not the images that {path.name} was computed from; set PAPERS_DATA as then")

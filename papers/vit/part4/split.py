@@ -6,14 +6,13 @@ pool        the draws of k images a class are taken from it
 authors     big_vision's own draws, from the whole training part
 
 A training image counts only if its pixels are new: not those of a chosen test image, not those of another training
-image that is used (CIFAR-100 has exact duplicates across its two parts, some under two labels). Hashes tell.
+image that is used (CIFAR-100 has exact duplicates across its two parts, some under two labels).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +36,11 @@ class Sizes:
 
 @dataclass
 class Split:
-    """One data set's images by role, as rows of `train` and `test` (which may be one set): int64 [classes, images a
-    class] each.
+    """One data set's images by role: rows of `train` and `test` (which may be one set).
 
-    authors[s][c] is the order in which big_vision's seed s takes the training images of class c. left_out: the
-    training images that were passed over because their pixels are in use, one line each. draws: see `draws`.
+    test_rows, pool, selection: int64 [classes, images a class]. authors[s][c] is the order in which big_vision's seed s
+    takes the training images of class c. left_out: the training images that were passed over because their pixels are
+    in use, one line each. used, tested: the images of all training rows, in the order of `used_rows`, and of test_rows.
     """
 
     train: ImageSet
@@ -51,7 +50,9 @@ class Split:
     selection: np.ndarray
     authors: list[np.ndarray]
     left_out: list[str]
-    draws: dict[int, np.ndarray] = field(default_factory=dict)
+    used: ImageSet
+    tested: ImageSet
+    draws: dict[int, np.ndarray] = field(default_factory=dict)  # see `draws`
     spec: str = ""
     title: str = ""
 
@@ -65,17 +66,8 @@ class Split:
         return self.train.stand_in or self.test.stand_in
 
     @property
-    def train_rows(self) -> np.ndarray:
-        return train_rows(self.pool, self.selection, self.authors)
-
-    @cached_property
-    def train_images(self) -> ImageSet:
-        """The training images in use, in the order of `train_rows`."""
-        return self.train.subset(self.train_rows)
-
-    @cached_property
-    def test_images(self) -> ImageSet:
-        return self.test.subset(self.test_rows.ravel())
+    def used_rows(self) -> np.ndarray:
+        return all_rows(self.pool, self.selection, self.authors)
 
     def shared_by_seeds(self, k: int) -> float:
         """The smallest share of a big_vision draw of k that another seed's draw has too; 0 with one seed."""
@@ -101,7 +93,7 @@ class Split:
         }
 
 
-def train_rows(pool: np.ndarray, selection: np.ndarray, authors: list[np.ndarray]) -> np.ndarray:
+def all_rows(pool: np.ndarray, selection: np.ndarray, authors: list[np.ndarray]) -> np.ndarray:
     """All training rows in use, int64 [n]: those of the article's roles first, then the authors' further ones."""
     article = np.concatenate([pool.ravel(), selection.ravel()])
     further = np.setdiff1d(np.concatenate([rows.ravel() for rows in authors] or [article]), article)
@@ -162,7 +154,8 @@ def make(
     chosen = np.stack([fresh.first(rows, sizes.pool + sizes.selection) for rows in candidates])
     authors = [np.stack([fresh.first(rows, authors_shots) for rows in by_class]) for by_class in authors_candidates]
     pool, selection = chosen[:, : sizes.pool], chosen[:, sizes.pool :]
-    return Split(train, test, test_rows, pool, selection, authors, sorted(fresh.left_out))
+    used, tested = train.subset(all_rows(pool, selection, authors)), test.subset(test_rows.ravel())
+    return Split(train, test, test_rows, pool, selection, authors, sorted(fresh.left_out), used, tested)
 
 
 class _Fresh:
@@ -221,10 +214,10 @@ def check(train: ImageSet, test: ImageSet, needed: int, tests_a_class: int) -> N
     if len(train.class_names) < 2:
         raise UserError(f"{name}: one class only ({', '.join(train.class_names) or 'none'}); two or more are needed")
     if train.class_names != test.class_names:
-        lonely = [f"{c!r} only in train" for c in train.class_names if c not in test.class_names]
-        lonely += [f"{c!r} only in test" for c in test.class_names if c not in train.class_names]
+        in_one = [f"{c!r} only in train" for c in train.class_names if c not in test.class_names]
+        in_one += [f"{c!r} only in test" for c in test.class_names if c not in train.class_names]
         raise UserError(
-            f"{name}: train has {len(train.class_names)} classes and test {len(test.class_names)}: {_some(lonely)}; "
+            f"{name}: train has {len(train.class_names)} classes and test {len(test.class_names)}: {_some(in_one)}; "
             "give both parts the same class folders"
         )
     roles = [(train, needed, "training"), (test, tests_a_class, "test")]
