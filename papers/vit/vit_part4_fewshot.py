@@ -401,17 +401,16 @@ def say_origin(record: Record, run: Run) -> None:
         count = len(d.left_out)
         why = f": {'; '.join(d.left_out)}" if count else " (no exact duplicate of another one in use)"
         record.say(f"    left out by content: {count} training image{'s' if count != 1 else ''}{why}")
-        for images, part in ((d.used, "train"), (d.tested, "test")):
-            origin = {key: getattr(images, key) for key in ("source", "fingerprint", "stand_in")}
-            record.use_data(d.title, split=part, images=len(images), **origin)
+        record.use_images(d.used, d.title, split="train")
+        record.use_images(d.tested, d.title, split="test")
     longer = record.results.get("breeds", {}).get("longer_name")
     if longer:
         names = ", ".join(f"{breed} ({name})" for breed, name in longer.items())
         record.say(f"  breeds that ImageNet-1k has under a longer name: {names}")
     for m in run.models:
-        origin = {key: getattr(m.encoder.identity, key) for key in ("revision", "weights_sha256", "preprocessing")}
-        record.use_model(m.title, stand_in=m.stand_in, **origin)
-        record.say(f"  {m.starred}: {m.spec} in {m.choice.dtype_name}, images by: {origin['preprocessing']}")
+        record.use_identity(m.encoder.identity, m.title)
+        preprocessing = m.encoder.identity.preprocessing
+        record.say(f"  {m.starred}: {m.spec} in {m.choice.dtype_name}, images by: {preprocessing}")
     dtypes = " and ".join(sorted({m.choice.dtype_name for m in run.models}))
     # a model's own reason for its precision continues the run's
     reasons = dict.fromkeys(m.choice.reason.removeprefix(run.choice.reason) for m in run.models)

@@ -69,8 +69,7 @@ def main(config: Config) -> Record:
             caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
             sheet(shown.batch(range(len(shown))), names, title, file)
             record.figure(file, caption, kind="gallery")
-            origin = {key: getattr(shown, key) for key in ("source", "fingerprint", "stand_in")}
-            record.use_data(config.data, split="train", images=len(shown), **origin)
+            record.use_images(shown, config.data, split="train")
             images = list(zip(names, shown.names, strict=True))
             record.results["images"] = [{"class": name, "file": image} for name, image in images]
             record.say(f"  {file.name}: {caption}")
