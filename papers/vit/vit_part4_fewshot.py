@@ -41,7 +41,6 @@ ARTICLE_MODELS = {
     "microsoft/resnet-50": "ResNet-50 (ImageNet-1k)",
 }
 ARTICLE_DATA = {"cifar100": "CIFAR-100", "pets": "Oxford-IIIT Pets"}
-HUB_NAMES = {"uoft-cs/cifar100": "cifar100", "timm/oxford-iiit-pet": "pets"}
 PRECISION_IMAGES = 4
 
 
@@ -255,15 +254,14 @@ def open_data(name: str, config: Config) -> Split:
     """One data set, and which of its images have which role. UserError where it has too few."""
     from papers.vit.part4 import split as splits
 
-    folder = splits.folder_of(name)
-    name = str(folder) if folder else HUB_NAMES.get(name, name)
+    name = splits.known_name(name)
     authors = {}
     if config.protocol != "article":
         authors = {"authors_shots": max(config.big_vision_shots), "authors_seeds": config.big_vision_seeds}
     sizes = splits.Sizes(config.pool, config.selection, config.test)
     split = splits.make(*splits.load(name, config.data_root), sizes, seed=config.seed, **authors)
     split.draws = splits.draws(split, tuple(sorted(config.shots)), config.draws, seed=config.seed)
-    split.spec, split.title = name, ARTICLE_DATA.get(name) or (folder.name if folder else name)
+    split.spec, split.title = name, ARTICLE_DATA.get(name) or (Path(name).name if Path(name).is_absolute() else name)
     return split
 
 

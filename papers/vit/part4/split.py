@@ -100,59 +100,50 @@ def all_rows(pool: np.ndarray, selection: np.ndarray, authors: list[np.ndarray])
     return np.concatenate([article, further])
 
 
-def load(name: str, root: Path | None) -> tuple[ImageSet, ImageSet]:
-    """The training and test part; a set without parts (a plain folder) is one set in both roles.
+def known_name(name: str) -> str:
+    """One spelling for one data set: the short name of a hub's (cifar100), the absolute path of a user's folder."""
+    if name not in (*HUB_SETS, "digits") and Path(name).expanduser().is_dir():
+        return str(Path(name).expanduser().resolve())
+    return next((short for short, hub_set in HUB_SETS.items() if hub_set.repository == name), name)
 
-    Where a set has no test part (Imagenette, a folder with train/ and val/), its validation part is the test part.
-    """
+
+def load(name: str, root: Path | None) -> tuple[ImageSet, ImageSet]:
+    """The training and test part of a data set by its `known_name`; a plain folder is one set in both roles."""
     train = load_images(name, "train", root=root)
     return (train, train) if train.split == "all" else (train, load_images(name, test_part(name), root=root))
 
 
-def folder_of(name: str) -> Path | None:
-    """The user's folder that a data set's name stands for, as one absolute path; None for other data sets."""
-    folder = Path(name).expanduser()
-    return folder.resolve() if name not in (*HUB_SETS, "digits") and folder.is_dir() else None
-
-
 def test_part(name: str) -> str:
-    """test, validation or val: the first of them that the data set has."""
-    folder = folder_of(name)
-    known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
-    has = (
-        (lambda part: (folder / part).is_dir()) if folder else (lambda part: known is not None and part in known.images)
-    )
-    return next(filter(has, ("test", "validation", "val")), "test")
+    """The validation part is the test part where there is no other (Imagenette, a folder with train/ and val/)."""
+    parts = HUB_SETS[name].images if name in HUB_SETS else ()
+    if Path(name).is_absolute():  # a user's folder, see `known_name`
+        parts = [part.name for part in Path(name).iterdir() if part.is_dir()]
+    return next((part for part in ("test", "validation", "val") if part in parts), "test")
 
 
 def make(
     train: ImageSet, test: ImageSet, sizes: Sizes, *, seed: int, authors_shots: int = 0, authors_seeds: int = 0
 ) -> Split:
     """Choose all images of one data set. UserError when a class has too few, with the counts."""
-    one_set = train is test
     tests_a_class = sizes.test or _test_size(train, test, sizes)
     needed = max(sizes.pool + sizes.selection, authors_shots)
     check(train, test, needed, tests_a_class)
     rng = np.random.default_rng(seed)
     order = [rng.permutation(np.flatnonzero(test.labels == c)) for c in range(len(test.class_names))]
     test_rows = np.stack([rows[:tests_a_class] for rows in order])
-    if one_set:  # what the test left over, in the same random order
+    if train is test:  # what the test left over, in the same random order
         candidates = [rows[tests_a_class:] for rows in order]
     else:
         candidates = [rng.permutation(np.flatnonzero(train.labels == c)) for c in range(len(train.class_names))]
     # the authors draw from the whole training part, in its order: default_rng(seed), class by class
-    authors_candidates = []
-    for s in range(authors_seeds):
-        own = np.random.default_rng(s)
-        authors_candidates.append([own.permutation(np.sort(rows)) for rows in candidates])
+    generators = [np.random.default_rng(s) for s in range(authors_seeds)]
+    authors_orders = [[own.permutation(np.sort(rows)) for rows in candidates] for own in generators]
 
     fresh = _Fresh(train, test.subset(test_rows.ravel()).content_hashes())
     # hash what will be needed in one go, with two in reserve for duplicates: images are decoded in parallel
-    fresh.learn(
-        np.concatenate([rows[: needed + 2] for by_class in [candidates, *authors_candidates] for rows in by_class])
-    )
+    fresh.learn(np.concatenate([rows[: needed + 2] for classes in [candidates, *authors_orders] for rows in classes]))
     chosen = np.stack([fresh.first(rows, sizes.pool + sizes.selection) for rows in candidates])
-    authors = [np.stack([fresh.first(rows, authors_shots) for rows in by_class]) for by_class in authors_candidates]
+    authors = [np.stack([fresh.first(rows, authors_shots) for rows in classes]) for classes in authors_orders]
     pool, selection = chosen[:, : sizes.pool], chosen[:, sizes.pool :]
     used, tested = train.subset(all_rows(pool, selection, authors)), test.subset(test_rows.ravel())
     return Split(train, test, test_rows, pool, selection, authors, sorted(fresh.left_out), used, tested)

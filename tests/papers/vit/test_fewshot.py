@@ -238,7 +238,7 @@ def test_the_validation_part_serves_where_there_is_no_test_part(tmp_path, there,
             Image.new("RGB", (2, 2)).save(tmp_path / part / name / "0.png")
     train, test = splits.load(str(tmp_path), None)
     assert (train.split, test.split) == ("train", taken)
-    assert splits.test_part("imagenette") == splits.test_part("frgfm/imagenette") == "validation"
+    assert splits.test_part("imagenette") == splits.test_part(splits.known_name("frgfm/imagenette")) == "validation"
     assert splits.test_part("owner/name") == splits.test_part("pets") == "test"
 
 
