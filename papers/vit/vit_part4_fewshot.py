@@ -266,11 +266,11 @@ def open_data(name: str, config: Config) -> Split:
 
 
 def name_apart(items: Sequence[Model] | Sequence[Split]) -> None:
-    """Results are kept by title: two of one title go by their specs. UserError: a model or data set stands twice."""
+    """Two of one title go by their specs, since results are kept by title. UserError: the same one is named twice."""
     specs, titles = Counter(item.spec for item in items), Counter(item.title for item in items)
     for item in items:
         if specs[item.spec] > 1:
-            raise UserError(f"{item.spec} is named twice, if in two spellings; name each model and data set once")
+            raise UserError(f"{item.spec} is named twice, perhaps in two spellings; name each model and data set once")
         if titles[item.title] > 1:
             item.title = item.spec
 
@@ -451,16 +451,16 @@ def say_big_vision(record: Record, run: Run) -> None:
         if run.article:  # else it was the main table
             record.section(f"{d.title}: protocol big_vision (standardised, constant 100, {seeds} seeds, nested draws)")
             say_table_of(record, run, d, d.title, run.big_vision)
-        # where a class has few training images, the seeds draw the same ones
+        # where a class has few training images, the seeds draw mostly the same ones
         shares = {k: d.shared_by_seeds(k) for k in run.big_vision[d.title, run.models[0].title].correct}
-        same = record.results["data"][d.title]["coinciding_shots"] = [k for k, share in shares.items() if share == 1]
-        for k in same:
-            record.say(
-                f"  at {k}-shot the {seeds} seeds draw the same images (a class has only {k} training images): "
-                "one fit, not several; its ± 0.0 says nothing about spread"
-            )
+        record.results["data"][d.title]["coinciding_shots"] = [k for k, share in shares.items() if share == 1]
         for k, share in shares.items():
-            if 0.5 < share < 1:
+            if share == 1:
+                record.say(
+                    f"  at {k}-shot the {seeds} seeds draw the same images (a class has only {k} training images): "
+                    "one fit, not several; its ± 0.0 says nothing about spread"
+                )
+            elif share > 0.5:
                 record.say(
                     f"  at {k}-shot any two seeds share {share:.0%} of their images or more (few training images a "
                     "class): the ± says little about spread"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -100,8 +101,8 @@ def test_a_table_prints_as_in_the_article(record, published_log, data, classes, 
     @dataclass
     class Printed:
         name: str
-        correct = dict.fromkeys((1, 2, 5, 10))
-        tied = 0
+        correct = dict.fromkeys((1, 2, 5, 10), [0] * 5)
+        images, tied = 10, 0
 
         def cell(self, k):
             number = known[f"{data}/{self.name}/{k}-shot"]
@@ -114,10 +115,14 @@ def test_a_table_prints_as_in_the_article(record, published_log, data, classes, 
     dims = dict(zip(script.ARTICLE_MODELS.values(), (768, 768, 1024, 1024, 1280, 2048, 2048), strict=True))
     encoders = {name: FakeEncoder(FakeIdentity(name, dim)) for name, dim in dims.items()}
     models = [script.Model("", name, encoder, None) for name, encoder in encoders.items()]
-    run = script.Run(models, [], None, [], {(data, name): Printed(name) for name in dims}, {}, models[0], [])
+    printed = script.Run(models, [], None, [], {(data, name): Printed(name) for name in dims}, {}, models[0], [])
     d = SimpleNamespace(title=data, classes=classes, stand_in=None)
-    script.say_table_of(record, run, d, data, run.article)
+    script.say_table_of(record, printed, d, data, printed.article)
     assert record.lines == log[first : first + 9]
+    Printed.tied = 3  # ties are named under the table, where there are any
+    script.say_table_of(record, printed, d, data, printed.article)
+    assert len(record.lines) == 9 + 9 + 7
+    assert record.lines[-7].startswith("  ViT-B/32: 3 of 200 scored images have their largest score at several classes")
 
 
 def test_the_breed_line_is_computed_from_timms_synonyms(record, published_log):
@@ -132,8 +137,9 @@ def test_the_breed_line_is_computed_from_timms_synonyms(record, published_log):
 def precision(record, title, spec, data, dtype, device, cosines):
     choice = SimpleNamespace(dtype_name=dtype, device=SimpleNamespace(type=device))
     model = SimpleNamespace(starred=title, spec=spec, choice=choice)
-    run = SimpleNamespace(precise=model, data=[SimpleNamespace(title=data)], cosines=cosines)
-    return script.say_precision(record, run)
+    return script.say_precision(
+        record, SimpleNamespace(precise=model, data=[SimpleNamespace(title=data)], cosines=cosines)
+    )
 
 
 def test_section_4_prints_as_in_the_article(record, published_log):
@@ -423,6 +429,13 @@ CONFIG = script.Config(
 )
 
 
+def run(folder: Path, **changes) -> dict:
+    """The JSON of one run of the script."""
+    config = replace(CONFIG, results=folder, **changes)
+    script.main(config)
+    return json.loads((folder / "vit" / f"{config.experiment}.json").read_text())
+
+
 def test_the_script_from_images_to_verdicts(fakes, tmp_path, published_log, capsys):
     record = script.main(replace(CONFIG, results=tmp_path))
     log = (tmp_path / "vit" / "fewshot.log").read_text().splitlines()
@@ -452,29 +465,25 @@ def test_the_script_from_images_to_verdicts(fakes, tmp_path, published_log, caps
 
 
 def test_the_hubs_own_names_are_the_articles_data(fakes, tmp_path):
-    script.main(
-        replace(CONFIG, results=tmp_path, data=("uoft-cs/cifar100", "timm/oxford-iiit-pet"), protocol="article")
-    )
-    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    result = run(tmp_path, data=("uoft-cs/cifar100", "timm/oxford-iiit-pet"), protocol="article")
     assert list(result["results"]["data"]) == ["CIFAR-100", "Oxford-IIIT Pets"]
     assert len(result["results"]["data"]["CIFAR-100"]["rows"]["test"].split()) == 5 * 10
 
 
 def test_other_spellings_of_a_model_are_that_model(fakes, tmp_path):
     hub = ("hf:google/vit-base-patch32-224-in21k", "https://huggingface.co/google/bit-50")
-    script.main(replace(CONFIG, results=tmp_path, models=hub, precision_model=hub[0]))
-    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    result = run(tmp_path, models=hub, precision_model=hub[0])
     assert list(result["results"]["data"]["CIFAR-100"]["outcomes"]) == ["ViT-B/32", "BiT R50x1"]
     assert result["results"]["precision"]["model"] == "google/vit-base-patch32-224-in21k"
     cells = [v for v in result["verdicts"] if v["id"].startswith(("CIFAR-100/ViT-B/32/", "CIFAR-100/BiT R50x1/"))]
     assert len(cells) == 10 and "not run" not in {v["verdict"] for v in cells}
     with pytest.raises(UserError, match="two spellings"):
-        script.main(replace(CONFIG, results=tmp_path, models=(hub[0], hub[0].removeprefix("hf:"))))
+        run(tmp_path, models=(hub[0], hub[0].removeprefix("hf:")))
 
 
 def test_an_architecture_without_weights_is_answered_with_a_model_that_has_some(fakes, tmp_path):
     with pytest.raises(UserError, match="google/vit-base-patch16-224-in21k"):
-        script.main(replace(CONFIG, results=tmp_path, models=("vit-b16",)))
+        run(tmp_path, models=("vit-b16",))
     assert not fakes
 
 
@@ -482,45 +491,41 @@ def test_two_models_or_data_sets_of_one_name_are_kept_apart(fakes, tmp_path):
     for folder in ("a/pics", "b/pics"):
         (tmp_path / folder).mkdir(parents=True)
     data = tuple(str(tmp_path / folder) for folder in ("a/pics", "b/pics"))
-    config = replace(CONFIG, results=tmp_path, protocol="article", models=("one/net", "two/net"), data=data)
-    script.main(config)
-    kept = json.loads((tmp_path / "vit" / "fewshot.json").read_text())["results"]["data"]
+    options = {"protocol": "article", "models": ("one/net", "two/net")}
+    kept = run(tmp_path, data=data, **options)["results"]["data"]
     assert list(kept) == list(data)
     assert all(list(d["outcomes"]) == ["one/net", "two/net"] for d in kept.values())
     with pytest.raises(UserError, match="two spellings"):
-        script.main(replace(config, data=(data[0], data[0] + "/../pics")))
+        run(tmp_path, data=(data[0], data[0] + "/../pics"), **options)
     with pytest.raises(UserError, match="two spellings"):
-        script.main(replace(config, data=("cifar100", "uoft-cs/cifar100")))
+        run(tmp_path, data=("cifar100", "uoft-cs/cifar100"), **options)
 
 
 @pytest.mark.parametrize(("option", "value"), [("lambdas", (1.0, 10.0)), ("shots", (1, 2)), ("pool", 19)])
 def test_another_protocol_than_the_articles_is_not_compared(fakes, tmp_path, option, value):
-    changes = {"shots": (10, 5, 2, 1)} | {option: value}
-    script.main(replace(CONFIG, results=tmp_path, **changes))
-    verdicts = {v["id"]: v for v in json.loads((tmp_path / "vit" / "fewshot.json").read_text())["verdicts"]}
+    verdicts = {v["id"]: v for v in run(tmp_path, **{"shots": (10, 5, 2, 1)} | {option: value})["verdicts"]}
     cell = verdicts["CIFAR-100/ViT-B/32/1-shot"]
     assert cell["verdict"] == "not comparable" and f"--{option} differ" in cell["reason"]
 
 
 def test_the_same_seed_gives_the_same_numbers(fakes, tmp_path):
-    def results(name, **changes):
-        script.main(replace(CONFIG, results=tmp_path / name, **changes))
-        return json.loads((tmp_path / name / "vit" / "fewshot.json").read_text())["results"]["data"]
-
-    assert results("a") == results("b")
-    assert results("a") != results("c", seed=1)
+    a, b, c = (run(tmp_path / str(i), seed=seed)["results"]["data"] for i, seed in enumerate((0, 0, 1)))
+    assert a == b != c
 
 
 @pytest.mark.parametrize("protocol", ["article", "big_vision"])
 def test_one_protocol_alone(fakes, tmp_path, protocol):
-    script.main(replace(CONFIG, results=tmp_path, protocol=protocol))
-    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    result = run(tmp_path, protocol=protocol, data=("cifar100",))
     outcome = result["results"]["data"]["CIFAR-100"]["outcomes"]["ViT-B/32"]
     assert (outcome["article"] is None) == (protocol == "big_vision")
     assert (outcome["big_vision"] is None) == (protocol == "article")
     if protocol == "big_vision":
         cells = [v for v in result["verdicts"] if v["id"].startswith("CIFAR-100/ViT-B/32/")]
-        assert {v["verdict"] for v in cells} == {"not run"}
+        assert {(v["verdict"], v["reason"]) for v in cells} == {("not run", "the article's protocol was not run")}
+    reasons = {v["id"]: v["reason"] for v in result["verdicts"]}
+    assert reasons["Oxford-IIIT Pets/ViT-B/32/1-shot"] == "Oxford-IIIT Pets's images are not in this run"
+    assert reasons["CIFAR-100/BiT R50x1/lambda"] == "google/bit-50 is not among this run's models"
+    assert reasons["breeds/the names"] == "Pets is not in this run"
 
 
 @pytest.mark.parametrize(
@@ -545,7 +550,7 @@ def test_one_protocol_alone(fakes, tmp_path, protocol):
 )
 def test_values_that_mean_nothing_are_refused(changes, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        script.main(replace(CONFIG, results=tmp_path, **changes))
+        run(tmp_path, **changes)
     assert not list(tmp_path.rglob("*.json"))
 
 
