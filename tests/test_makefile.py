@@ -47,7 +47,85 @@ def test_every_target_has_a_recipe_and_passes_arguments_on():
         assert done.returncode == 0, done.stderr
         assert ".venv/bin/python" not in done.stdout
         if target not in ("setup", "lint", "clean"):
-            assert "some-python" in done.stdout and done.stdout.rstrip().endswith("--flag"), target
+            calls = [line for line in done.stdout.splitlines() if "some-python" in line or "--flag" in line]
+            assert calls and calls[-1].endswith("--flag"), target
+
+
+STUB = """#!/bin/sh
+case "$*" in
+  *shared.report*) echo "$*" > note.txt; echo "the page to look at"; exit 0;;
+  *tables*) file=vit/tables.json;; *compare*) file=comparisons/resnet-block-vs-vit-b16.json;;
+  *fewshot.py*) file=vit/fewshot-demo.json;; *pictures*) file=vit/pictures-demo.json;;
+  *curves*) file=vit/scratch-demo-curves.json;; *scratch*) file=vit/scratch-demo.json;;
+esac
+echo "$file" >> ran.txt
+echo "said by the script"
+[ -e "broken-$(basename $file)" ] && { echo "error: no network; set PIP_FIND_LINKS" >&2; exit 2; }
+mkdir -p $(dirname $PAPERS_RESULTS/$file) && touch $PAPERS_RESULTS/$file
+"""
+STEPS = ["tables", "resnet-block-vs-vit-b16", "fewshot-demo", "pictures-demo", "scratch-demo", "scratch-demo-curves"]
+
+
+@pytest.fixture
+def demo(tmp_path):
+    """`make demo` where the Python is a stub that writes empty results; returns the call and what has run since."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("papers/vit/x.py", "papers/vit/published/x.json", "shared/x.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "stub").write_text(STUB)
+    (tmp_path / "stub").chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "PAPERS_RESULTS"}
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (1e9, 1e9))
+
+    def run() -> tuple[subprocess.CompletedProcess, list[str]]:
+        (tmp_path / "ran.txt").unlink(missing_ok=True)
+        done = make("demo", "PY=./stub", folder=tmp_path, env=environment)
+        ran = tmp_path / "ran.txt"
+        return done, [Path(line).stem for line in ran.read_text().splitlines()] if ran.exists() else []
+
+    return run
+
+
+def test_the_demo_makes_every_step_once_and_keeps_what_is_newer_than_the_code(demo, tmp_path):
+    done, ran = demo()
+    assert done.returncode == 0 and ran == STEPS and done.stdout.rstrip().endswith("the page to look at")
+    assert "[3/6] Few-shot" in done.stdout and "about a minute" in done.stdout  # a title with its cost
+    assert "said by" not in done.stdout and "said by" in (tmp_path / "results" / "demo" / "tables.txt").read_text()
+    done, ran = demo()
+    assert done.returncode == 0 and ran == []
+    assert [line.partition(": kept")[0] for line in done.stdout.splitlines() if ": kept" in line] == STEPS
+    for changed, again in (
+        ("shared/x.py", STEPS),
+        ("papers/vit/published/x.json", STEPS),
+        ("configs/vit/fewshot-demo.toml", ["fewshot-demo", "pictures-demo"]),  # and what reads its result
+    ):
+        os.utime(tmp_path / changed)
+        assert demo()[1] == again, changed
+    (tmp_path / "results" / "demo" / "vit" / "scratch-demo.json").unlink()
+    assert demo()[1] == ["scratch-demo", "scratch-demo-curves"]
+
+
+def test_a_step_of_the_demo_that_fails_is_named_and_the_rest_runs(demo, tmp_path):
+    (tmp_path / "broken-tables.json").touch()
+    done, ran = demo()
+    assert done.returncode == 2 and ran == STEPS
+    assert "could not run: its own line above says why" in done.stdout
+    assert "error: no network" in done.stderr and "could not run: tables" in done.stderr
+    assert "Could not run this time: tables." in (tmp_path / "note.txt").read_text()
+    (tmp_path / "broken-tables.json").unlink()
+    done, ran = demo()
+    assert done.returncode == 0 and ran == ["tables"]
+
+
+def test_the_steps_of_the_demo_are_scripts_and_settings_that_are_there():
+    lines = make("-n", "demo", "PY=some-python").stdout.splitlines()
+    calls = [line.split(" > ")[0].split()[1:] for line in lines if line.startswith("some-python papers")]
+    assert len(calls) == len(STEPS)
+    for call in calls:
+        assert all((ROOT / argument).is_file() for argument in call if argument.endswith((".py", ".toml"))), call
 
 
 def test_a_fresh_clone_would_install_and_an_installed_one_starts_at_once(tmp_path):

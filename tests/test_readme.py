@@ -67,7 +67,8 @@ def expand(command: str) -> list[list[str]]:
         ["make", "-n", *shlex.split(command)[1:], "PY=python"], cwd=ROOT, capture_output=True, text=True
     )
     assert dry.returncode == 0, dry.stderr
-    return [shlex.split(line) for line in dry.stdout.splitlines() if line.startswith("python ")]
+    lines = dry.stdout.replace("\\\n", "").splitlines()
+    return [shlex.split(line.partition(" > ")[0]) for line in lines if line.startswith("python ")]
 
 
 def python_calls() -> list[list[str]]:
