@@ -109,11 +109,12 @@ def compare(config: Compare) -> Record:
     if pair is None and name in PAIRS:  # two real models, or edited graphs: not the evidence of a page
         name = f"{name}-unpublished"
     tagline = TAGLINES.get(pair or "", "")
+    question = f"How do {compared.models[0].name} and {compared.models[1].name} differ, layer by layer?"
     with Record(
         "comparisons",
         name,
         config=config,
-        question=f"How do {compared.models[0].name} and {compared.models[1].name} differ, layer by layer?",
+        question=question,
         results=config.results,
         quiet=config.markdown or config.json,
     ) as record:
@@ -169,13 +170,8 @@ def zoo(config: Zoo) -> Record:
     if not files:
         raise UserError(f"{config.folder or 'zoo'}: name a folder that holds graph files (*.json)")
     known = json.loads(FINDINGS.read_text(encoding="utf-8"))["zoo"]
-    with Record(
-        "comparisons",
-        "zoo",
-        config=config,
-        question="Do public graph files read, pass forward, and hold as many parameters as their model?",
-        results=config.results,
-    ) as record:
+    question = "Do public graph files read, pass forward, and hold as many parameters as their model?"
+    with Record("comparisons", "zoo", config=config, question=question, results=config.results) as record:
         record.say(f"{len(files)} graph files: the correct count of parameters, and the official one in the file\n")
         rows, missed, results = [], [], {}
         for path in files:
@@ -192,15 +188,10 @@ def zoo(config: Zoo) -> Record:
             macs = f"{at_least}{short(model.macs)}"
             rows.append([path.stem, str(len(model.body)), f"{counted:,}", *printed, macs, model.forward])
             results[path.stem] = {
-                "read": True,
-                "layers": len(model.body),
-                "parameters": counted,
-                "macs": model.macs,
+                **{"read": True, "layers": len(model.body), "parameters": counted, "macs": model.macs},
                 "forward_passes": model.passes_forward,
                 "problems": [f"{one.name} {one.problem}" for one in model.problems],
-                "unknown_types": model.unknown_types,
-                "official": official,
-                "difference": difference,
+                **{"unknown_types": model.unknown_types, "official": official, "difference": difference},
             }
             if official and abs(difference) > TOLERANCE:
                 reason = _missing(known.get(path.stem), counted, official)
@@ -233,26 +224,16 @@ def _missing(finding: dict | None, counted: int, official: int) -> str:
 
 def builtins(config: Builtins) -> Record:
     """`compare.py builtins`."""
-    with Record(
-        "comparisons",
-        "builtins",
-        config=config,
-        question="How many parameters and multiply-accumulates do the real models have?",
-        results=config.results,
-    ) as record:
+    question = "How many parameters and multiply-accumulates do the real models have?"
+    with Record("comparisons", "builtins", config=config, question=question, results=config.results) as record:
         record.say("built on the meta device: parameters of the library's module, operations with attention\n")
         rows = []
         for name in specs.BUILTINS:
             model = find(name).measure()
             inputs = " and ".join(" × ".join(map(str, layer.output or ())) for layer in model.inputs)
             rows.append([name, model.name, inputs, str(len(model.body)), f"{model.parameters:,}", f"{model.macs:,}"])
-            record.results[name] = {
-                "name": model.name,
-                "parameters": model.parameters,
-                "macs": model.macs,
-                "layers": len(model.body),
-                "inputs": [layer.output for layer in model.inputs],
-            }
+            counts = {"name": model.name, "parameters": model.parameters, "macs": model.macs, "layers": len(model.body)}
+            record.results[name] = counts | {"inputs": [layer.output for layer in model.inputs]}
         columns = ["name", "model", "input", "layers", "parameters", "MACs"]
         record.say_table("Every built-in model", columns, rows, left=range(6))
         record.use_device("meta", "float32", "nothing is computed: shapes, parameters and operations alone")

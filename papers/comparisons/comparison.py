@@ -49,14 +49,6 @@ UNDECLARED = (
 
 
 @dataclass
-class Side:
-    """One model's column: the texts in the order of the page, and which GPUs the model fits."""
-
-    cells: dict[str, str]
-    fits: list[Fit]
-
-
-@dataclass
 class Comparison:
     """`models[1]` relative to `models[0]`, both measured under one convention.
 
@@ -67,11 +59,23 @@ class Comparison:
     assumed: Assumptions = field(default_factory=Assumptions)
     built: bool = False
 
-    @property
-    def as_published(self) -> bool:
-        """Whether it counts, and prints no more than, what the comparison pages do."""
-        return self.models[0].convention != RIGHT
+    def __post_init__(self) -> None:
+        left, right = self.models
+        # as the comparison pages count; then it prints no more than they do
+        self.as_published = left.convention != RIGHT
+        self.fits = fits(left, self.assumed), fits(right, self.assumed)
+        self.sides = self._cells(left, self.fits[0]), self._cells(right, self.fits[1])
+        self.keys = [key for key in self.sides[0] if key != "name"]
+        inputs = [cells["Input"] for cells in self.sides]
+        self.same_input, self._inputs = inputs[0] == inputs[1], " against ".join(inputs)
+        # whether both sides say what comes in, and whether some layer cannot be counted
+        self._declared = all(model.inputs and all(layer.output for layer in model.inputs) for model in self.models)
+        self._some_unknown = any(model.unknown("parameters") for model in self.models)
+        self.title = f"{left.name} vs {right.name}"
+        self.relative = f"{right.name} relative to {left.name}"
+        self.layer_delta = f"{len(right.body) - len(left.body):+d}"
 
+    # aligning takes the longest, so it waits until somebody asks
     @cached_property
     def rows(self) -> list[Row]:
         return align(*self.models, self.models[0].convention)
@@ -92,10 +96,6 @@ class Comparison:
     # the page's texts -----------------------------------------------------------------------------------------------
 
     @property
-    def title(self) -> str:
-        return f"{self.models[0].name} vs {self.models[1].name}"
-
-    @property
     def headline(self) -> str:
         left, right = self.models
         change = right.parameters - left.parameters
@@ -114,14 +114,6 @@ class Comparison:
         return f"{right.name} has {size}: {added} {layers} added, {removed} removed, {changed} changed."
 
     @property
-    def _some_unknown(self) -> bool:
-        return any(model.unknown("parameters") for model in self.models)
-
-    @property
-    def relative(self) -> str:
-        return f"{self.models[1].name} relative to {self.models[0].name}"
-
-    @property
     def parameter_delta(self) -> str:
         left, right = (model.parameters for model in self.models)
         words = f"{'+' if right >= left else '-'}{short(abs(right - left))}"
@@ -132,27 +124,8 @@ class Comparison:
         ratio = right / left
         return f"{words} ({f'{ratio:.0f}× the size' if ratio >= LARGE else percent(ratio - 1)})"
 
-    @property
-    def layer_delta(self) -> str:
-        left, right = (len(model.body) for model in self.models)
-        return f"{right - left:+d}"
-
-    @property
-    def count_line(self) -> str:
-        n = self.counts
-        return f"Added {n[ADDED]}, removed {n[REMOVED]}, changed {n[CHANGED]}, unchanged {n[SAME]}"
-
-    @cached_property
-    def sides(self) -> tuple[Side, Side]:
-        return self._side(self.models[0]), self._side(self.models[1])
-
-    @property
-    def keys(self) -> list[str]:
-        """What `sides` have a cell for, but for the name."""
-        return [key for key in self.sides[0].cells if key != "name"]
-
-    def _side(self, model: Model) -> Side:
-        gpus = fits(model, self.assumed)
+    def _cells(self, model: Model, gpus: list[Fit]) -> dict[str, str]:
+        """One model's column, in the order of the page."""
         at_least = "at least " if model.unknown("macs") else ""
         cells = {
             "name": model.name,
@@ -170,7 +143,7 @@ class Comparison:
             cells["MACs"] = self._total(model, "macs")
             cells["Training memory"] = f"{at_least}{gigabytes(need.training)} at batch {self.assumed.batch:,}"
             cells["Inference memory"] = f"{at_least}{gigabytes(need.inference)} at batch {self.assumed.batch:,}"
-        return Side(cells, gpus)
+        return cells
 
     def _total(self, model: Model, count: str) -> str:
         unknown, total = model.unknown(count), model.total(count)
@@ -187,9 +160,14 @@ class Comparison:
         return f"{words} (batch up to {fit.largest_batch:,})"
 
     @property
-    def same_input(self) -> bool:
-        """Whether the two columns show the same input."""
-        return self.sides[0].cells["Input"] == self.sides[1].cells["Input"]
+    def count_line(self) -> str:
+        n = self.counts
+        return f"Added {n[ADDED]}, removed {n[REMOVED]}, changed {n[CHANGED]}, unchanged {n[SAME]}"
+
+    @property
+    def row_count_line(self) -> str:
+        of = f"{self.counts[SAME]} of {len(self.rows)} rows"
+        return f"Aligned in topological order. {of} are the same layer with the same parameters."
 
     @property
     def gpu_note(self) -> str:
@@ -201,22 +179,6 @@ class Comparison:
         return (
             f"Each side is measured at its own declared input ({self._inputs}). Both columns are right about their "
             "own model; the difference between them is not a fact about the designs."
-        )
-
-    @property
-    def _declared(self) -> bool:
-        """Whether both sides say what comes in."""
-        return all(model.inputs and all(layer.output for layer in model.inputs) for model in self.models)
-
-    @property
-    def _inputs(self) -> str:
-        return " against ".join(side.cells["Input"] for side in self.sides)
-
-    @property
-    def row_count_line(self) -> str:
-        return (
-            f"Aligned in topological order. {self.counts[SAME]} of {len(self.rows)} rows are the same layer with the "
-            "same parameters."
         )
 
     @property
@@ -276,8 +238,8 @@ class Comparison:
             "convention": left.convention.name,
             "assumptions": asdict(self.assumed),
             "sides": [
-                model_json(model, self.assumed) | {"printed": side.cells}
-                for model, side in zip(self.models, self.sides, strict=True)
+                model_json(model, self.assumed) | {"printed": cells}
+                for model, cells in zip(self.models, self.sides, strict=True)
             ],
             "deltas": {
                 "parameters": right.parameters - left.parameters,
@@ -325,6 +287,9 @@ def layer_json(layer: Layer) -> dict[str, Any]:
 def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
     """One model's totals, memory in bytes, fit and cost; null is unknown."""
     need = memory(model, assumed)
+    training = {"weights": need.weights, "gradients": need.gradients, "adam_states": need.adam}
+    training |= {"activations": need.activations, "total": round(need.training)}
+    inference = {"weights": need.weights, "activations": need.inference - need.weights, "total": need.inference}
     return {
         "name": model.name,
         "source": model.source,
@@ -340,18 +305,8 @@ def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
         "forward_problem": None if model.passes_forward else model.forward,
         "memory_bytes": {
             "batch": need.batch,
-            "training": {
-                "weights": need.weights,
-                "gradients": need.gradients,
-                "adam_states": need.adam,
-                "activations": need.activations,
-                "total": round(need.training),
-            },
-            "inference": {
-                "weights": need.weights,
-                "activations": need.inference - need.weights,
-                "total": need.inference,
-            },
+            "training": training,
+            "inference": inference,
             "activations_per_sample": need.per_sample,
             "lower_bound": not model.memory_known,
         },

@@ -7,9 +7,9 @@ from html import escape
 
 from papers.comparisons.comparison import Comparison
 from papers.comparisons.text import NAME_WIDTH
-from shared.graph.align import ADDED, CHANGED, REMOVED, Row
+from shared.graph.align import ADDED, CHANGED, REMOVED
 from shared.graph.fold import Fold, fold
-from shared.graph.measure import Layer, Model
+from shared.graph.measure import Layer
 from shared.graph.names import label
 
 WIDTH, HEIGHT, GAP, LANE, LEFT = 230, 34, 16, 288, 40  # pixels: a box, between boxes, from lane to lane, the margin
@@ -37,13 +37,12 @@ class _Box:
 
 def both(compared: Comparison, css: str) -> str:
     """Both graphs side by side as the text of an SVG file, with the style sheet `css` in it."""
-    models = zip(compared.models, ("left", "right"), strict=True)
-    drawn = [(model.name, *draw(model, compared.rows, side)) for model, side in models]
+    drawn = [(model.name, *draw(compared, side)) for side, model in enumerate(compared.models)]
     width = sum(one[2] for one in drawn) + LEFT
     height = TITLE + max(one[3] for one in drawn)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-        f'<style>{css}</style><rect width="{width}" height="{height}"/>'
+        f'<style>{escape(css, quote=False)}</style><rect width="{width}" height="{height}"/>'
     ]
     x = 0
     for name, svg, one_width, _ in drawn:
@@ -53,12 +52,10 @@ def both(compared: Comparison, css: str) -> str:
     return "".join([*parts, "</svg>\n"])
 
 
-def draw(model: Model, rows: list[Row], side: str) -> tuple[str, int, int]:
-    """The SVG element of one model, its width and its height in pixels; a sentence where it would be too large.
-
-    `rows` give each layer its status; side: `left` or `right`, the model's place in them.
-    """
-    status = {id(getattr(row, side)): row.status for row in rows if getattr(row, side) is not None}
+def draw(compared: Comparison, side: int) -> tuple[str, int, int]:
+    """The SVG element of `models[side]`, its width and height in pixels; a sentence where it would be too large."""
+    model = compared.models[side]
+    status = {id((row.left, row.right)[side]): row.status for row in compared.rows}
     folds = fold(model.layers, lambda layer: (layer.type, layer.output, layer.parameters, status.get(id(layer))))
     boxes = {layer.id: _Box(layer) for part in folds for layer in part.items}
     if len(boxes) > MOST_BOXES:

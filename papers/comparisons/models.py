@@ -10,8 +10,6 @@ from __future__ import annotations
 import difflib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,8 +46,7 @@ class Source:
             model = measure(self.graph, convention)
             check_exists(model)
             return model
-        build, name = _builder(self.spec, length)
-        return _traced(build, name, str(self.spec))
+        return _traced(self.spec, length)
 
     @property
     def file_name(self) -> str:
@@ -92,8 +89,18 @@ def page_graph(name: str) -> Graph:
 # building -------------------------------------------------------------------------------------------------------------
 
 
-def _inputs(**shapes: tuple[int, ...]) -> dict[str, torch.Tensor]:
-    """One sample for each input of a model: `(tokens,)` gives token ids, `(channels, height, width)` an image."""
+def build(spec: specs.Spec, length: int | None = None) -> Built:
+    """The module, and one sample for each of its inputs. Under `torch.device("meta")` neither holds any numbers."""
+    if spec.kind == "builtin":
+        _, builder, *arguments = BUILTINS[spec.name]
+        return builder(*arguments)
+    if spec.kind == "timm":
+        return _timm(spec.name)
+    return _wheel(spec) if spec.kind == "wheel" else _hub(spec, length)
+
+
+def _inputs(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """`(tokens,)` gives token ids, `(channels, height, width)` an image; each with a batch axis of 1."""
     import torch
 
     return {
@@ -102,96 +109,61 @@ def _inputs(**shapes: tuple[int, ...]) -> dict[str, torch.Tensor]:
     }
 
 
-def _transformers(kind: str, inputs: dict[str, tuple[int, ...]], **settings: Any) -> Callable[[], Built]:
+def _transformers(kind: str, inputs: dict[str, tuple[int, ...]], settings: dict[str, Any] | None = None) -> Built:
     """A class of transformers with its default configuration, but for `settings`."""
+    import transformers
 
-    def build() -> Built:
-        import transformers
-
-        model = getattr(transformers, kind)
-        return model(model.config_class(**settings)), _inputs(**inputs)
-
-    return build
+    model = getattr(transformers, kind)
+    return model(model.config_class(**settings or {})), _inputs(inputs)
 
 
-IMAGE = {"pixel_values": (3, 224, 224)}
-
-
-def _vit(patch: int, width: int, layers: int, heads: int, mlp: int) -> Callable[[], Built]:
+def _vit(patch: int, width: int, layers: int, heads: int, mlp: int) -> Built:
     """ViT with its ImageNet-1k head at 224 pixels (arXiv:2010.11929, table 1)."""
     sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": mlp}
-    return _transformers("ViTForImageClassification", IMAGE, patch_size=patch, num_labels=1000, **sizes)
+    return _transformers("ViTForImageClassification", IMAGE, {"patch_size": patch, **IMAGENET, **sizes})
 
 
-def _timm(name: str) -> Callable[[], Built]:
-    def build() -> Built:
-        import timm
+def _timm(name: str) -> Built:
+    import timm
 
-        if not timm.is_model(name):
-            near = difflib.get_close_matches(name, timm.list_models(), 3, 0.5)
-            hint = f"near: {', '.join(near)}" if near else "timm.list_models() lists them"
-            raise UserError(f"timm:{name}: timm has no such model; {hint}")
-        model = timm.create_model(name, pretrained=False)
-        return model, _inputs(x=model.pretrained_cfg["input_size"])
-
-    return build
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), 3, 0.5)
+        hint = f"near: {', '.join(near)}" if near else "timm.list_models() lists them"
+        raise UserError(f"timm:{name}: timm has no such model; {hint}")
+    model = timm.create_model(name, pretrained=False)
+    return model, _inputs({"x": model.pretrained_cfg["input_size"]})
 
 
-def _article(name: str) -> Callable[[], Built]:
+def _article(name: str) -> Built:
     """The article's small networks on 32-pixel images."""
+    from papers.vit.scratch_models import build as scratch
 
-    def build() -> Built:
-        from papers.vit.scratch_models import build as scratch
-
-        return scratch(name).to("meta"), _inputs(x=(3, 32, 32))
-
-    return build
+    return scratch(name).to("meta"), _inputs({"x": (3, 32, 32)})
 
 
-# by the names of `shared.specs.BUILTINS`: how the model is called in tables, and how it is built
-BUILTINS: dict[str, tuple[str, Callable[[], Built]]] = {
-    "bert-base": ("BERT Base", _transformers("BertModel", {"input_ids": (512,)})),
-    "vit-b16": ("ViT-B/16", _vit(16, 768, 12, 12, 3072)),
-    "vit-b32": ("ViT-B/32", _vit(32, 768, 12, 12, 3072)),
-    "vit-l16": ("ViT-L/16", _vit(16, 1024, 24, 16, 4096)),
-    "vit-l32": ("ViT-L/32", _vit(32, 1024, 24, 16, 4096)),
-    "vit-h14": ("ViT-H/14", _vit(14, 1280, 32, 16, 5120)),
-    "gpt2": ("GPT-2", _transformers("GPT2LMHeadModel", {"input_ids": (1024,)})),
-    "t5-small": (
-        "T5 Small",
-        _transformers(
-            "T5ForConditionalGeneration",
-            {"input_ids": (512,), "decoder_input_ids": (DECODER_LENGTH,)},
-            vocab_size=32128,
-            d_model=512,
-            d_ff=2048,
-            d_kv=64,
-            num_layers=6,
-            num_heads=8,
-        ),
-    ),
-    "resnet-50": ("ResNet-50", _transformers("ResNetForImageClassification", IMAGE, num_labels=1000)),
-    "bit-r50x1": ("BiT R50x1", _transformers("BitForImageClassification", IMAGE, num_labels=1000)),
-    "dinov2-s14": ("DINOv2 S/14", _timm("vit_small_patch14_dinov2")),
-    "efficientnet-lite0": ("EfficientNet-Lite0", _timm("efficientnet_lite0")),
-    "article-vit": ("ViT, 1.2M (article)", _article("ViT")),
-    "article-resnet": ("ResNet, 1.6M (article)", _article("ResNet")),
+IMAGE, IMAGENET = {"pixel_values": (3, 224, 224)}, {"num_labels": 1000}
+T5_INPUTS = {"input_ids": (512,), "decoder_input_ids": (DECODER_LENGTH,)}
+T5 = {"vocab_size": 32128, "d_model": 512, "d_ff": 2048, "d_kv": 64, "num_layers": 6, "num_heads": 8}
+# by the names of `shared.specs.BUILTINS`: how a model is called in tables, and what builds it
+BUILTINS: dict[str, tuple] = {
+    "bert-base": ("BERT Base", _transformers, "BertModel", {"input_ids": (512,)}),
+    "vit-b16": ("ViT-B/16", _vit, 16, 768, 12, 12, 3072),
+    "vit-b32": ("ViT-B/32", _vit, 32, 768, 12, 12, 3072),
+    "vit-l16": ("ViT-L/16", _vit, 16, 1024, 24, 16, 4096),
+    "vit-l32": ("ViT-L/32", _vit, 32, 1024, 24, 16, 4096),
+    "vit-h14": ("ViT-H/14", _vit, 14, 1280, 32, 16, 5120),
+    "gpt2": ("GPT-2", _transformers, "GPT2LMHeadModel", {"input_ids": (1024,)}),
+    "t5-small": ("T5 Small", _transformers, "T5ForConditionalGeneration", T5_INPUTS, T5),
+    "resnet-50": ("ResNet-50", _transformers, "ResNetForImageClassification", IMAGE, IMAGENET),
+    "bit-r50x1": ("BiT R50x1", _transformers, "BitForImageClassification", IMAGE, IMAGENET),
+    "dinov2-s14": ("DINOv2 S/14", _timm, "vit_small_patch14_dinov2"),
+    "efficientnet-lite0": ("EfficientNet-Lite0", _timm, "efficientnet_lite0"),
+    "article-vit": ("ViT, 1.2M (article)", _article, "ViT"),
+    "article-resnet": ("ResNet, 1.6M (article)", _article, "ResNet"),
 }
 
 
-def _builder(spec: specs.Spec, length: int | None) -> tuple[Callable[[], Built], str]:
-    """How `spec` is built, and its name in tables."""
-    if spec.kind == "builtin":
-        label, build = BUILTINS[spec.name]
-        return build, label
-    if spec.kind == "timm":
-        return _timm(spec.name), spec.name
-    if spec.kind == "wheel":
-        return _wheel(spec), spec.name
-    return _hub(spec, length), spec.name.rstrip("/").rpartition("/")[2]
-
-
-def _wheel(spec: specs.Spec) -> Callable[[], Built]:
+def _wheel(spec: specs.Spec) -> Built:
     """The network of a PyPI wheel at the image size of its recipe; the wheel itself is not fetched."""
     from shared.models.wheels import VIT_CONFIG, WHEELS
 
@@ -201,29 +173,25 @@ def _wheel(spec: specs.Spec) -> Callable[[], Built]:
     if wheel.architecture != "dinov2":
         return _timm(wheel.architecture)
     settings = {key: value for key, value in VIT_CONFIG.items() if key != "model_type"}
-    return _transformers("Dinov2Model", {"pixel_values": (3, *wheel.own.size)}, **settings)
+    return _transformers("Dinov2Model", {"pixel_values": (3, *wheel.own.size)}, settings)
 
 
-def _hub(spec: specs.Spec, length: int | None) -> Callable[[], Built]:
+def _hub(spec: specs.Spec, length: int | None) -> Built:
     """The class that a configuration in hub layout names, without weights and without code from the repository."""
+    import transformers
 
-    def build() -> Built:
-        import transformers
-
-        transformers.logging.set_verbosity_error()
-        folder = _settings_folder(spec)
-        try:
-            config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-        except Exception as error:  # the configuration's text decides what goes wrong in the library
-            raise UserError(
-                f"{spec}: {folder / 'config.json'} cannot be used ({_first_line(error)}); it must be of a model that "
-                "transformers has itself"
-            ) from None
-        kind = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
-        model = transformers.AutoModel.from_config(config, trust_remote_code=False) if kind is None else kind(config)
-        return model, _hub_inputs(model, config, length)
-
-    return build
+    transformers.logging.set_verbosity_error()
+    folder = _settings_folder(spec)
+    try:
+        config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    except Exception as error:  # the configuration's text decides what goes wrong in the library
+        raise UserError(
+            f"{spec}: {folder / 'config.json'} cannot be used ({_first_line(error)}); it must be of a model that "
+            "transformers has itself"
+        ) from None
+    kind = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
+    model = transformers.AutoModel.from_config(config, trust_remote_code=False) if kind is None else kind(config)
+    return model, _inputs(_hub_inputs(model, config, length))
 
 
 def _settings_folder(spec: specs.Spec) -> Path:
@@ -248,12 +216,12 @@ def _settings_folder(spec: specs.Spec) -> Path:
             ) from None
 
 
-def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, torch.Tensor]:
+def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, tuple[int, ...]]:
     name = getattr(model, "main_input_name", "input_ids")
     if name == "pixel_values":
         size = getattr(config, "image_size", None) or 224
         height, width = size if isinstance(size, list | tuple) else (size, size)
-        return _inputs(pixel_values=(getattr(config, "num_channels", 3), height, width))
+        return {name: (getattr(config, "num_channels", 3), height, width)}
     if name != "input_ids":
         raise UserError(f"{type(model).__name__} takes {name}; models of images and of token ids can be compared")
     longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or LENGTH
@@ -262,36 +230,28 @@ def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, 
     shapes = {name: (length or longest,)}
     if getattr(config, "is_encoder_decoder", False):
         shapes["decoder_input_ids"] = (min(length or longest, DECODER_LENGTH),)
-    return _inputs(**shapes)
+    return shapes
 
 
-def _traced(build: Callable[[], Built], name: str, source: str) -> Model:
+def _traced(spec: specs.Spec, length: int | None) -> Model:
     import torch
 
     from shared.graph.trace import trace
 
-    with _quiet():
-        try:
+    name = BUILTINS[spec.name][0] if spec.kind == "builtin" else spec.name.rstrip("/").rpartition("/")[2]
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # libraries warn about weights that were never meant to be loaded
+    try:
+        with warnings.catch_warnings(action="ignore"):
             with torch.device("meta"):
-                module, inputs = build()
-            return trace(module, inputs, name, source)
-        except UserError:
-            raise
-        except Exception as error:  # libraries raise what they like on a configuration that they cannot build or run
-            raise UserError(f"{source}: cannot be built and run on the meta device ({_first_line(error)})") from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Libraries warn about weights that were never meant to be loaded."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        level = logging.root.manager.disable
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(level)
+                module, inputs = build(spec, length)
+            return trace(module, inputs, name, str(spec))
+    except UserError:
+        raise
+    except Exception as error:  # libraries raise what they like on a configuration that they cannot build or run
+        raise UserError(f"{spec}: cannot be built and run on the meta device ({_first_line(error)})") from error
+    finally:
+        logging.disable(level)
 
 
 def _first_line(error: BaseException) -> str:

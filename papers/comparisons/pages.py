@@ -72,13 +72,8 @@ def pages(config: Pages) -> int | None:
     for pair, names in PAIRS.items():
         sources = [find(f"graph:{name}") for name in names]
         correct, published = both_counts(sources)
-        with Record(
-            "comparisons",
-            pair,
-            config=config,
-            question=f"Does every printed cell of {correct.title} follow from its two graphs?",
-            results=config.results,
-        ) as record:
+        question = f"Does every printed cell of {correct.title} follow from its two graphs?"
+        with Record("comparisons", pair, config=config, question=question, results=config.results) as record:
             record.say(as_text(published))
             record.results["comparison"] = correct.as_json(every_row=False)
             tables(record, correct)
@@ -104,7 +99,7 @@ def tables(record: Record, correct: Comparison) -> None:
     path = record.figures_dir / f"{record.experiment}.svg"
     atomic_write(path, drawing.both(correct, webpage.css()))
     record.figure(path, f"Both graphs, layers from top to bottom: {drawing.LEGEND}")
-    sides = [[key, *(side.cells[key] for side in correct.sides)] for key in correct.keys]
+    sides = [[key, *(side[key] for side in correct.sides)] for key in correct.keys]
     record.table("Both sides", ["", *(model.name for model in correct.models)], sides)
     record.table("Layer by layer, the correct count", *layer_table(correct), note=correct.row_count_line)
 
@@ -179,7 +174,7 @@ def cells(published: Comparison) -> dict[str, str]:
     """Every cell of a page by its id in `published/<pair>.json`, as the comparison prints it."""
     printed = {"title": published.title, "headline": published.headline, "deltas/relative": published.relative}
     for at, side in enumerate(published.sides, 1):
-        printed |= {f"sides/{at}/{key}": value for key, value in side.cells.items()}
+        printed |= {f"sides/{at}/{key}": value for key, value in side.items()}
     printed |= {"deltas/parameters": published.parameter_delta, "deltas/layers": published.layer_delta}
     printed |= {f"counts/{'unchanged' if key == 'same' else key}": str(n) for key, n in published.counts.items()}
     printed |= {"rows": str(len(published.rows)), "row-count-line": published.row_count_line}

@@ -18,7 +18,7 @@ MOST_REMARKS, MOST_DISAGREEMENTS = 12, 24  # lines
 
 def as_text(compared: Comparison, *, folded: bool = True) -> str:
     """For the screen and the log. folded: a block of layers that repeats is printed once."""
-    sides = [[key, *(side.cells[key] for side in compared.sides)] for key in compared.keys]
+    sides = [[key, *(side[key] for side in compared.sides)] for key in compared.keys]
     lines = [compared.title, "", compared.headline, "", "Sides"]
     lines += aligned(["", *(model.name for model in compared.models)], sides, left=(0, 1, 2))
     lines += ["", f"Deltas ({compared.relative})", f"  Parameters: {compared.parameter_delta}"]
@@ -109,7 +109,7 @@ def as_markdown(compared: Comparison, *, tagline: str = "", folded: bool = True)
     left, right = (_plain(model.name) for model in compared.models)
     lines = [f"# {_plain(compared.title)}", ""] + ([tagline, ""] if tagline else [])
     lines += [f"**{_plain(compared.headline)}**", "", "## Sides", "", f"| | {left} | {right} |", "|---|---|---|"]
-    lines += [f"| {key} | {' | '.join(_plain(side.cells[key]) for side in compared.sides)} |" for key in compared.keys]
+    lines += [f"| {key} | {' | '.join(_plain(side[key]) for side in compared.sides)} |" for key in compared.keys]
     lines += ["", f"## Deltas ({_plain(compared.relative)})", "", f"- Parameters: {compared.parameter_delta}"]
     lines += [f"- Layers: {compared.layer_delta}", f"- {compared.count_line}", "", "## Layer by layer", ""]
     lines += [f"| # | Status | {left} | Params | Output | {right} | Params | Output |", f"|{'---|' * 8}"]

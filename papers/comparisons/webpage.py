@@ -11,7 +11,6 @@ from papers.comparisons.drawing import LEGEND, SIGNS, draw
 from papers.comparisons.text import assumption_rows, disagreement_lines, repeats
 from shared.graph.cost import GPUS
 from shared.graph.disagree import Disagreement
-from shared.graph.fold import Fold
 from shared.paths import atomic_write
 from shared.record import Record
 
@@ -47,22 +46,11 @@ def as_html(
         tagline=tagline,
         css=Markup(css()),
         legend=LEGEND,
-        keys=[key for key in compared.keys if key not in GPUS],
-        gpus=[
-            {
-                "name": name,
-                "cells": [side.cells[name] for side in compared.sides],
-                "differs": {side.fits[at].fits for side in compared.sides} == {True, False},
-            }
-            for at, name in enumerate(GPUS)
-        ],
+        gpus=list(GPUS),
         signs=SIGNS | {"same": "="},
-        parts=[_part(compared, part) for part in compared.folds],
+        repeats=repeats,
         no_side=NO_SIDE,
-        drawings=[
-            (model.name, Markup(draw(model, compared.rows, side)[0]))
-            for model, side in zip(compared.models, ("left", "right"), strict=True)
-        ],
+        drawings=[Markup(draw(compared, side)[0]) for side in (0, 1)],
         disagreements=[
             line
             for name, differing in results.get("disagreements", {}).items()
@@ -77,18 +65,3 @@ def as_html(
 def css() -> str:
     """The page's style sheet, which colours the drawings too."""
     return (TEMPLATES / "compare.css").read_text()
-
-
-def _part(compared: Comparison, part: Fold) -> dict[str, Any]:
-    """A block of rows: those that are always shown, and its repetitions, which a reader may open."""
-    lines = [
-        {
-            "number": number,
-            "status": row.status,
-            "changed": row.changed,
-            "cells": [layer and compared.layer_cells(layer) for layer in (row.left, row.right)],
-        }
-        for number, row in enumerate(compared.rows[part.start : part.end], part.start + 1)
-    ]
-    length = len(part.items)
-    return {"times": part.times, "words": repeats(part), "first": lines[:length], "again": lines[length:]}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from papers.comparisons import models
 from papers.comparisons.comparison import Comparison
 from papers.comparisons.models import BUILTINS, find
 from shared import specs
@@ -97,16 +98,17 @@ _models: dict[str, tuple[Model, int]] = {}
 def model(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, int]:
     """The traced model and its library's own count, each built once."""
     if name not in _models:
-        label, build = BUILTINS[name]
         counts: list[int] = []
+        build = models.build
 
-        def counted():
-            module, inputs = build()
+        def counted(spec: specs.Spec, length: int | None):
+            module, inputs = build(spec, length)
             counts.append(sum(parameter.numel() for parameter in module.parameters()))
             return module, inputs
 
-        monkeypatch.setitem(BUILTINS, name, (label, counted))
-        _models[name] = find(name).measure(), counts[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(models, "build", counted)
+            _models[name] = find(name).measure(), counts[0]
     return _models[name]
 
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from papers.comparisons.comparison import Comparison
-from papers.comparisons.models import BUILTINS, find
+from papers.comparisons.models import build, find
 from papers.comparisons.pages import FINDINGS, PAIRS, both_counts, cells, findings
+from shared import specs
 from shared.graph.align import changed_fields
 from shared.graph.cost import fits, memory
 from shared.graph.measure import Layer, Model, measure
@@ -33,7 +34,7 @@ def counts(pair: str) -> tuple[Comparison, Comparison]:
 def whole(name: str) -> tuple[int, int]:
     """Parameters and blocks of the whole model, as its library builds it."""
     with torch.device("meta"):
-        module, _ = BUILTINS[name][1]()
+        module, _ = build(specs.parse(name))
     return sum(one.numel() for one in module.parameters()), module.config.num_hidden_layers
 
 
