@@ -30,9 +30,8 @@ from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, Pages, beside, b
 from papers.comparisons.text import as_markdown, as_text
 from shared import cli, specs
 from shared.errors import UserError
-from shared.graph.cost import Assumptions
+from shared.graph.cost import Assumptions, short
 from shared.graph.measure import measure
-from shared.graph.names import short
 from shared.graph.read import read
 from shared.paths import atomic_write
 from shared.record import Record

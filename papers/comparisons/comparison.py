@@ -17,11 +17,11 @@ from typing import Any
 
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row, align, counts
 from shared.graph.convention import RIGHT
-from shared.graph.cost import GPUS, Assumptions, Fit, fits, memory, train_cost
+from shared.graph.cost import GPUS, Assumptions, Fit, dollars, fits, gigabytes, memory, percent, short, train_cost
 from shared.graph.fold import Fold, fold
-from shared.graph.layers import text
+from shared.graph.kinds import label
 from shared.graph.measure import Layer, Model
-from shared.graph.names import dollars, gigabytes, label, percent, short
+from shared.graph.place import text
 
 NO_SIDE, BLANK = "—", "(blank)"
 LARGE = 10  # from this ratio on a change prints as "114× the size"

@@ -9,8 +9,8 @@ from papers.comparisons.comparison import Comparison
 from papers.comparisons.text import NAME_WIDTH
 from shared.graph.align import ADDED, CHANGED, REMOVED
 from shared.graph.fold import Fold, fold
+from shared.graph.kinds import label
 from shared.graph.measure import Layer
-from shared.graph.names import label
 
 WIDTH, HEIGHT, GAP, LANE, LEFT = 230, 34, 16, 288, 40  # pixels: a box, between boxes, from lane to lane, the margin
 TITLE = 40  # pixels above each of two graphs in one image

@@ -17,10 +17,10 @@ from papers.comparisons.comparison import BLANK, NO_SIDE, Comparison, compare
 from papers.comparisons.models import Source, find, page_graph
 from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagreement_lines, layer_table
 from shared import cli
-from shared.graph.convention import Convention
-from shared.graph.cost import Assumptions, train_cost
-from shared.graph.disagree import disagreements
-from shared.graph.names import dollars
+from shared.graph.convention import Convention, Override
+from shared.graph.cost import Assumptions, dollars, train_cost
+from shared.graph.kinds import of_family
+from shared.graph.measure import disagreements
 from shared.graph.read import Graph
 from shared.paths import atomic_write
 from shared.published import load
@@ -43,19 +43,46 @@ TAGLINES = {
 AS_PUBLISHED = Convention(
     name="as published",
     declared_rows=True,
-    row_channels=1,
-    unbiased=frozenset({"causalAttention"}),
     tied=False,
-    learned_positions=False,
-    attention_products=1,
-    own_key_length=False,
-    norm_macs=2,
-    activation_macs=1,
     activations_in_memory=False,
     every_input=False,
     key_names=True,
     symmetric=False,
     file_order=True,
+    overrides=(
+        Override(
+            "a convolution row without inChannels counts one input channel",
+            frozenset({"conv2d", "depthwiseConv2d", "conv1d", "separableConv2d", "transposeConv2d"}),
+            {"channels": "given('channels') or 1"},
+            rows=True,
+        ),
+        Override(
+            "a patch embedding's row without inChannels counts three",
+            frozenset({"patchEmbed"}),
+            {"channels": "given('channels') or 3"},
+            rows=True,
+        ),
+        Override("the biases of this attention type are left out", frozenset({"causalAttention"}), {"bias": False}),
+        Override("learned positions are counted as 0", frozenset({"positionalEncoding"}), {"parameters": 0}),
+        Override(
+            "one of the two attention products (q k^T, weights v) is left out", of_family("attention"), {"products": 1}
+        ),
+        Override(
+            "cross attention reads its keys and values at the query's length",
+            of_family("attention"),
+            {"key_tokens": "length"},
+        ),
+        Override(
+            "element-wise operations of a normalisation are counted as multiply-accumulates",
+            of_family("normalisation"),
+            {"macs": "2 * prod(x)"},
+        ),
+        Override(
+            "element-wise operations of a ReLU are counted as multiply-accumulates",
+            of_family("activation"),
+            {"macs": "prod(x)"},
+        ),
+    ),
 )
 # one A10G at $1.10 an hour; memory is 16 bytes a parameter times 1.3, without activations
 PUBLISHED_COST = Assumptions(factor=1.3, reserved_gb=0.0, idle_floor=True)

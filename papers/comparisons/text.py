@@ -8,8 +8,8 @@ from dataclasses import fields
 from papers.comparisons.comparison import NO_SIDE, Comparison
 from shared.graph.align import Row
 from shared.graph.cost import Assumptions
-from shared.graph.disagree import COUNTS, Disagreement
 from shared.graph.fold import Fold
+from shared.graph.measure import COUNTS, Disagreement
 from shared.record import aligned
 
 NAME_WIDTH = 44  # characters of a layer on the screen

@@ -10,7 +10,7 @@ from papers.comparisons.comparison import NO_SIDE, Comparison
 from papers.comparisons.drawing import LEGEND, SIGNS, draw
 from papers.comparisons.text import assumption_rows, disagreement_lines, repeats
 from shared.graph.cost import GPUS
-from shared.graph.disagree import Disagreement
+from shared.graph.measure import Disagreement
 from shared.paths import atomic_write
 from shared.record import Record
 

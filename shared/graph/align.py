@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention
-from shared.graph.layers import NORMALISATIONS
+from shared.graph.kinds import KINDS, NORMALISATIONS
 from shared.graph.measure import Layer, Model
-from shared.graph.names import meaning
 
 LARGEST_TABLE = 30_000_000  # cells; two models of 5,400 layers each, about 15 seconds
 SAME, CHANGED, ADDED, REMOVED = "same", "changed", "added", "removed"
@@ -133,13 +133,27 @@ def changed_fields(left: Layer, right: Layer, *, by_name: bool = False) -> list[
     Settings are compared by what they mean (`hiddenDim` of a feed-forward is its `embedDim`), or `by_name` of the key.
     By meaning, layers of equal settings but unequal `parameters` (another input, a tie) are changed too.
     """
-    first, second = (layer.settings if by_name else meaning(layer.type, layer.settings) for layer in (left, right))
+    first, second = (layer.settings if by_name else meaning(layer) for layer in (left, right))
     keys = [*first, *(key for key in second if key not in first)]
     absent = object()
     differing = [key for key in keys if first.get(key, absent) != second.get(key, absent)]
     if not by_name and not differing and left.parameters != right.parameters:
         differing = ["parameters"]
     return (["type"] if left.type != right.type else []) + differing
+
+
+def meaning(layer: Layer) -> dict[str, Any]:
+    """Settings under one name for each meaning: aliases resolved, null left out, one-element lists as numbers."""
+    given = {key: value for key, value in layer.settings.items() if value is not None}
+    usual = {}
+    for keys in KINDS[layer.type].aliases if layer.type in KINDS else ():
+        used = [key for key in keys if key in given]
+        if len(used) == 1:  # two keys of one meaning stay as they are: leaving one out could hide a change
+            usual[used[0]] = keys[0]
+    return {
+        usual.get(key, key): value[0] if isinstance(value, list) and len(value) == 1 else value
+        for key, value in given.items()
+    }
 
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:

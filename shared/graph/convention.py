@@ -1,16 +1,35 @@
 """How things are counted, as one object that is passed in. `RIGHT` is what a framework would count.
 
-A publication that counts otherwise brings its own `Convention`; no layer asks which publication it is.
+A publication that counts otherwise brings its own `Convention`: a few switches, and a table of formulas that stand in
+place of those in the table of kinds. No kind asks which publication it is counted for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
+Formula = Callable[[Any], Any] | str | int  # of a `place.Place`: a function, an expression in its sizes, a constant
 
-def _rule(default: Any, words: str) -> Any:
+
+@dataclass(frozen=True)
+class Override:
+    """Other formulas for the kinds `types`, by the names that they have in the table of kinds.
+
+    words       why a count differs, as a sentence for the reader
+    formulas    `parameters`, `macs`, or one of the kind's sizes -> the formula in its place
+    rows        only the rows that count from their own settings (`Convention.declared_rows`) use it
+    """
+
+    words: str
+    types: frozenset[str]
+    formulas: dict[str, Formula]
+    rows: bool = False
+
+
+def _switch(default: bool, words: str) -> Any:
     """A field with the sentence that explains a number which it changes."""
     return field(default=default, metadata={"words": words})
 
@@ -20,22 +39,30 @@ class Convention:
     """Every way in which two counts of one graph may differ. `words` of a field say why a number does."""
 
     name: str = "right"
-    declared_rows: bool = _rule(
+    declared_rows: bool = _switch(
         False, "a row counts from its own settings alone; a size that they lack is not taken from the shape"
     )
-    row_channels: int | None = _rule(None, "a convolution row without inChannels counts this many input channels")
-    unbiased: frozenset[str] = _rule(frozenset(), "the biases of this attention type are left out")
-    tied: bool = _rule(True, "weights that the graph declares tied are counted once for each layer that uses them")
-    learned_positions: bool = _rule(True, "learned positions are counted as 0")
-    attention_products: int = _rule(2, "one of the two attention products (q k^T, weights v) is left out")
-    own_key_length: bool = _rule(True, "cross attention reads its keys and values at the query's length")
-    norm_macs: int = _rule(0, "element-wise operations of a normalisation are counted as multiply-accumulates")
-    activation_macs: int = _rule(0, "element-wise operations of a ReLU are counted as multiply-accumulates")
-    activations_in_memory: bool = _rule(True, "memory leaves the activations out")
-    every_input: bool = _rule(True, "only the first input is shown")
-    key_names: bool = _rule(False, "settings are compared by the names of their keys, not by what they mean")
-    symmetric: bool = _rule(True, "ties of the alignment do not mind which side is left")
-    file_order: bool = _rule(False, "sources are taken in file order, not in the order of their connections")
+    tied: bool = _switch(True, "weights that the graph declares tied are counted once for each layer that uses them")
+    activations_in_memory: bool = _switch(True, "memory leaves the activations out")
+    every_input: bool = _switch(True, "only the first input is shown")
+    key_names: bool = _switch(False, "settings are compared by the names of their keys, not by what they mean")
+    symmetric: bool = _switch(True, "ties of the alignment do not mind which side is left")
+    file_order: bool = _switch(False, "sources are taken in file order, not in the order of their connections")
+    overrides: tuple[Override, ...] = ()
+
+    @cached_property
+    def _formulas(self) -> dict[tuple[str, str, bool], Formula]:
+        return {
+            (type, name, declared): formula
+            for override in self.overrides
+            for type in override.types
+            for name, formula in override.formulas.items()
+            for declared in ((True,) if override.rows else (True, False))
+        }
+
+    def formula(self, type: str, name: str, declared: bool) -> Formula | None:
+        """What stands in place of the kind's own formula; None: nothing. `declared`: a row counts from its settings."""
+        return self._formulas.get((type, name, declared))
 
 
 RIGHT = Convention()
@@ -47,5 +74,8 @@ def steps(start: Convention, goal: Convention) -> Iterator[tuple[str, Convention
     Measuring under each says which rule is behind a difference. Yields (words, convention).
     """
     for rule in fields(start):
-        if rule.name != "name" and getattr(start, rule.name) != getattr(goal, rule.name):
+        if "words" in rule.metadata and getattr(start, rule.name) != getattr(goal, rule.name):
             yield rule.metadata["words"], replace(start, **{rule.name: getattr(goal, rule.name)})
+    for override in goal.overrides:
+        if override not in start.overrides:
+            yield override.words, replace(start, overrides=(*start.overrides, override))

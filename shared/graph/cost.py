@@ -161,3 +161,29 @@ def train_cost(model: Model, assumed: Assumptions) -> TrainCost:
     steps = -(-assumed.samples // assumed.batch) * assumed.epochs
     seconds = assumed.startup_s + steps * step
     return TrainCost(steps, compute, traffic, step, seconds, seconds / 3600 * assumed.price_hour)
+
+
+# how numbers print ----------------------------------------------------------------------------------------------------
+
+
+def short(count: float) -> str:
+    """K, M, B, T, P, E with one decimal under 10 units and none above; under 1000 the number itself."""
+    for unit, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if abs(count) >= unit:
+            return f"{count / unit:.1f}{letter}" if abs(count) / unit < 10 else f"{count / unit:.0f}{letter}"
+    return f"{count:.0f}"
+
+
+def dollars(amount: float) -> str:
+    """Three decimals under a dollar, two above."""
+    return f"${amount:.3f}" if amount < 1 else f"${amount:,.2f}"
+
+
+def gigabytes(count: float) -> str:
+    """Decimal GB of a number of bytes."""
+    size = count / 1e9
+    return f"{size:.2f} GB" if size < 10 else f"{size:,.1f} GB"
+
+
+def percent(change: float) -> str:
+    return f"{change:+.1%}"

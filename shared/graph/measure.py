@@ -8,14 +8,14 @@ A `Model` is what the rest works on; `shared.graph.trace` makes one from a torch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from shared.errors import UserError
-from shared.graph.convention import RIGHT, Convention
-from shared.graph.layers import KINDS, Mismatch, Missing, Place, Shape
+from shared.graph.convention import RIGHT, Convention, steps
+from shared.graph.kinds import KINDS, POSITION_TYPES
+from shared.graph.place import Mismatch, Missing, Place, Shape
 from shared.graph.read import STICKY, Graph, Node, quoted
 
 ENDS = frozenset({"input", "output"})
@@ -111,7 +111,7 @@ class Model:
         """True, False (see `problems`), or None: some shape is not known."""
         if self.problems:
             return False
-        return None if any(layer.output is None and layer.type not in _SHAPELESS for layer in self.layers) else True
+        return None if any(layer.output is None and layer.type not in POSITION_TYPES for layer in self.layers) else True
 
     @property
     def forward(self) -> str:
@@ -120,118 +120,164 @@ class Model:
             return "yes"
         if self.problems:
             return f"no: {self.problems[0].name} {self.problems[0].problem}"
-        unknown = next(layer for layer in self.layers if layer.output is None and layer.type not in _SHAPELESS)
+        unknown = next(layer for layer in self.layers if layer.output is None and layer.type not in POSITION_TYPES)
         return f"unknown: the shape after {unknown.name} is not known"
-
-
-_SHAPELESS = frozenset({"rope", "alibi", "positionalEncoding", "learnedPositionalEmbedding"})
 
 
 def measure(graph: Graph, convention: Convention = RIGHT) -> Model:
     """Propagate shapes in topological order and count. Raises UserError for settings that no layer can have."""
     order = [node for node in graph.order(convention.file_order) if node.type not in STICKY]
-    ties = _ties(order, graph) if convention.tied else {}
+    owners = _owners(order, graph) if convention.tied else {}
     shapes: dict[str, Shape | None] = {}
-    sources = {node.id for node in order if not graph.parents[node.id]}
+    known: dict[str, Layer] = {}
     layers = []
     for node in order:
-        # a source of positions is no operand: it has no shape, and that is not a lack
-        parents = [id for id in graph.parents[node.id] if not (id in sources and _positions(graph.node(id)))]
-        place = Place(node, [shapes.get(id) for id in parents], convention, graph.source)
-        layer = _measured(place, node)
-        layer.parents = list(graph.parents[node.id])
-        if node.id in ties:
-            layer.parameters = _own_bias(place, node)
-            layer.notes.append(f"its weights are those of {ties[node.id]}")
+        place = _place(graph, node, shapes, convention)
+        key = repr((node.type, node.shape, node.settings, place.inputs))  # a repeated block is measured once
+        if key not in known:
+            known[key] = _measured(place)
+        notes, parents = [*known[key].notes], [*graph.parents[node.id]]
+        layer = replace(known[key], id=node.id, name=node.name, settings=node.settings, notes=notes, parents=parents)
+        if node.id in owners:
+            # what is left of a tied layer is a bias that it says it has
+            biased = node.type == "linear" and place.flag("bias", False)
+            layer.parameters = (place.given("outputs") or 0) if biased else 0
+            layer.notes.append(f"its weights are those of {owners[node.id]}")
         elif node.settings.get("tied") is True and convention.tied:
             layer.notes.append("is declared tied, but no other layer has weights of its shape: counted")
+        layer.row = layer.parameters
         if convention.declared_rows:
-            layer.row = _count(Place(node, [], convention, graph.source, declared=True), "parameters") or 0
-        else:
-            layer.row = layer.parameters
+            layer.row = _count(_place(graph, node, {}, convention, declared=True), "parameters") or 0
         shapes[node.id] = layer.output
         layers.append(layer)
     return Model(graph.name, graph.source, layers, convention, graph.official_parameters)
 
 
-def _own_bias(place: Place, node: Node) -> int:
-    """What is left of a layer that is tied: a bias that it says it has."""
-    return (place.size("outFeatures", "outDim") or 0) if node.type == "linear" and place.bias(False) else 0
+def _place(
+    graph: Graph, node: Node, shapes: dict[str, Shape | None], convention: Convention, declared: bool = False
+) -> Place:
+    """`node` with what comes in. A source of positions is no operand: it has no shape, and that is not a lack."""
+    sources = {id for id in graph.parents[node.id] if not graph.parents[id] and graph.node(id).type in POSITION_TYPES}
+    inputs = [] if declared else [shapes.get(id) for id in graph.parents[node.id] if id not in sources]
+    return Place(KINDS.get(node.type), node, inputs, convention, graph.source, declared)
 
 
-def _positions(node: Node) -> bool:
-    kind = KINDS.get(node.type)
-    return bool(kind and kind.positions)
-
-
-def _measured(place: Place, node: Node) -> Layer:
-    kind = KINDS.get(node.type)
+def _measured(place: Place) -> Layer:
+    node = place.node
     layer = Layer(node.id, node.name, node.type, node.settings, None, None, None, None, notes=place.notes)
-    if kind is None:
+    if place.kind is None:
         layer.known = False
         layer.notes.append(f"unknown type {quoted(node.type)}: counted as unknown")
         return layer
     try:
-        layer.output = kind.shape(place)
+        layer.output = place.out
     except Missing as missing:
-        if place.inputs and str(missing) not in ("its input", "one of its inputs"):
-            layer.notes.append(f"its {missing} is not given: the output shape is unknown")
+        _lacks(place, missing, "the output shape is unknown")
     except Mismatch as mismatch:
         layer.problem, layer.output = str(mismatch), mismatch.shape
-    layer.parameters = _count(place, "parameters")
+    try:
+        layer.parameters = place.parameters
+    except Missing as missing:
+        if layer.output is not None:
+            _lacks(place, missing, "its parameters are unknown")
+    except Mismatch:
+        pass  # said already
     layer.macs = None if layer.problem else _count(place, "macs")
     if layer.output is not None and not layer.problem:
-        shape = layer.output
-        layer.kept = _try(lambda: kind.kept(place, shape))
-    elif kind.positions:
+        layer.kept = _count(place, "kept")
+    elif node.type in POSITION_TYPES:
         layer.macs = layer.kept = 0
     if max(layer.parameters or 0, layer.macs or 0, layer.kept or 0, prod(layer.output or ())) > LARGEST_COUNT:
         raise place.bad("its parameters, operations or outputs are more than 10^30; no model has that many")
     return layer
 
 
+def _lacks(place: Place, missing: Missing, what: str) -> None:
+    if place.inputs and str(missing) not in ("its input", "one of its inputs", "its second input"):
+        place.note(f"its {missing} is not given: {what}")
+
+
 def _count(place: Place, what: str) -> int | None:
-    kind = KINDS.get(place.node.type)
-    return None if kind is None else _try(lambda: getattr(kind, what)(place))
-
-
-def _try(count: Callable[[], int]) -> int | None:
+    """`parameters`, `macs` or `kept`; None: not known."""
     try:
-        return count()
+        return getattr(place, what) if place.kind else None
     except (Missing, Mismatch):
         return None
 
 
-def _ties(order: list[Node], graph: Graph) -> dict[str, str]:
+def _owners(order: list[Node], graph: Graph) -> dict[str, str]:
     """For each node with `tied: true`, the name of the layer that owns its weights: the first embedding or linear
     layer whose matrix has the same shape and that is not tied itself."""
-    matrices = {node.id: _matrix(node, graph) for node in order}
-    found = {}
+    owners: dict[tuple[int | None, int | None], str] = {}
+    tied: list[tuple[str, tuple[int | None, int | None]]] = []
     for node in order:
-        if node.settings.get("tied") is not True or matrices[node.id] is None:
-            continue
-        for owner in order:
-            owns = owner.id != node.id and owner.settings.get("tied") is not True
-            if owns and matrices[owner.id] == matrices[node.id]:
-                found[node.id] = owner.name
-                break
-    return found
-
-
-def _matrix(node: Node, graph: Graph) -> tuple[int, int] | None:
-    """(vocabulary, width) of an embedding, (out, in) of a linear layer: what tied layers have in common."""
-    keys = {
-        "embedding": (("numEmbeddings", "vocabSize"), ("embeddingDim", "embedDim", "dim")),
-        "linear": (("outFeatures", "outDim"), ("inFeatures", "inDim")),
-    }.get(node.type)
-    if keys is None:
-        return None
-    place = Place(node, [], source=graph.source)
-    rows, width = place.size(*keys[0]), place.size(*keys[1])
-    return (rows, width) if rows and width else None
+        if node.type in ("embedding", "linear"):
+            place = Place(KINDS[node.type], node, [], source=graph.source)
+            matrix = (place.given("rows" if node.type == "embedding" else "outputs"), place.given("width"))
+            if node.settings.get("tied") is True:
+                tied.append((node.id, matrix))
+            elif None not in matrix:
+                owners.setdefault(matrix, node.name)
+    return {id: owners[matrix] for id, matrix in tied if matrix in owners}
 
 
 def check_exists(model: Model) -> None:
     """Raises UserError for a model without a single layer to count."""
     if not model.body:
         raise UserError(f"{model.source}: has inputs and outputs only; there is no layer to compare")
+
+
+# two conventions on one graph -----------------------------------------------------------------------------------------
+
+COUNTS = {"parameters": "parameters", "row": "parameters of the row", "macs": "multiply-accumulates"}
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One count of a layer (or of `times` equal layers) under two conventions, with the rules that differ on it."""
+
+    layer: str
+    type: str
+    what: str
+    ours: int | None
+    theirs: int | None
+    reasons: tuple[str, ...]
+    times: int = 1
+
+
+def disagreements(graph: Graph, ours: Model, theirs: Model) -> list[Disagreement]:
+    """Layer by layer, equal ones together. `ours` and `theirs` measure the same graph."""
+    shapes = {layer.id: layer.output for layer in ours.layers}
+    other = {layer.id: layer for layer in theirs.layers}
+    found: dict[tuple, Disagreement] = {}
+    for layer in ours.layers:
+        for what in COUNTS:
+            first, second = getattr(layer, what), getattr(other[layer.id], what)
+            said = what == "row" and (layer.parameters, other[layer.id].parameters) == (first, second)
+            if first == second or said:
+                continue
+            key = (layer.type, what, first, second)
+            if key in found:
+                found[key] = replace(found[key], times=found[key].times + 1)
+            else:
+                reasons = tuple(_reasons(graph, layer, what, ours, theirs, shapes))
+                found[key] = Disagreement(layer.name, layer.type, what, first, second, reasons)
+    return list(found.values())
+
+
+def _reasons(graph: Graph, layer: Layer, what: str, ours: Model, theirs: Model, shapes: dict) -> list[str]:
+    """The rules that alone change this count when they are taken from the other convention."""
+
+    def count(convention: Convention, declared: bool) -> int:
+        place = _place(graph, graph.node(layer.id), shapes, convention, declared)
+        return _count(place, "macs" if what == "macs" else "parameters") or 0
+
+    base = count(ours.convention, False)
+    found = [
+        words
+        for words, convention in steps(ours.convention, theirs.convention)
+        if count(convention, what == "row" and convention.declared_rows) != base
+    ]
+    if what != "macs" and layer.parameters not in (None, base):
+        found.append("weights that the graph declares tied are counted again for each layer that uses them")
+    return found

@@ -5,9 +5,9 @@ from graphs import block, chain
 
 from shared.errors import UserError
 from shared.graph.convention import Convention
-from shared.graph.cost import Assumptions, fits, memory, train_cost
+from shared.graph.cost import Assumptions, dollars, fits, gigabytes, memory, percent, short, train_cost
+from shared.graph.kinds import label
 from shared.graph.measure import measure
-from shared.graph.names import dollars, gigabytes, label, percent, short
 from shared.graph.read import parse
 
 MODEL = measure(parse(chain(("linear", {"outFeatures": 10}), shape=[8]), "f"))  # 90 parameters, 80 products

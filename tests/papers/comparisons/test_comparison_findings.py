@@ -15,9 +15,8 @@ from papers.comparisons.models import build, find
 from papers.comparisons.pages import FINDINGS, PAIRS, both_counts, cells, findings
 from shared import specs
 from shared.graph.align import changed_fields
-from shared.graph.cost import fits, memory
+from shared.graph.cost import fits, gigabytes, memory, short
 from shared.graph.measure import Layer, Model, measure
-from shared.graph.names import gigabytes, short
 from shared.graph.read import read
 
 KNOWN = json.loads(FINDINGS.read_text())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from graphs import chain
@@ -7,9 +9,10 @@ from torch import nn
 
 from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention
-from shared.graph.layers import KINDS
+from shared.graph.kinds import KINDS
 from shared.graph.measure import Layer, Model, measure
-from shared.graph.read import parse
+from shared.graph.place import COMMON, Place, Size, compiled
+from shared.graph.read import parse, read
 
 
 def one(type: str, settings: dict, shape: list[int], convention: Convention = RIGHT) -> Layer:
@@ -350,3 +353,43 @@ def test_merges_of_shapes_that_do_not_fit(type: str) -> None:
 )  # fmt: skip
 def test_counts_by_hand(type, settings, shape, count, by_hand) -> None:
     assert getattr(one(type, settings, shape), count) == by_hand
+
+
+def test_public_graphs_meet_their_official_counts(shared_folder: Path) -> None:
+    """The 46 public graphs: all read, none has an unknown type, 10 of 15 official counts are met within 2 %."""
+    models = {path.stem: measure(read(path)) for path in sorted((shared_folder / "graphs" / "zoo").glob("*.json"))}
+    assert len(models) == 46
+    assert not any(model.unknown_types for model in models.values())
+    assert not any(model.unknown("parameters") for model in models.values())
+    assert all(model.passes_forward is not None for model in models.values())
+    failing = {name: model.problems[0].problem for name, model in models.items() if model.problems}
+    assert failing == {
+        "dcn": "expects 10 features, gets 1 × 390",
+        "gemma-4-12b": "cannot reshape 1 × 196 × 3840 (752,640 values) to 1 × 280 × 3840 (1,075,200)",
+        "mamba-block": "expects 4,096 features, gets 1 × 1027 × 2048",
+        "mmoe": "expects 16 features, gets 1 × 624",
+        "ple": "expects 16 features, gets 1 × 624",
+    }
+    official = {name: model.official_parameters for name, model in models.items() if model.official_parameters}
+    assert len(official) == 15
+    missed = [name for name, count in official.items() if abs(models[name].parameters / count - 1) > 0.02]
+    assert missed == ["gpt-oss-120b", "gpt2-small", "kimi-k2.6", "llama-4-scout", "pythia-1.4b"]
+
+
+def test_every_name_in_a_formula_is_known() -> None:
+    """A formula is text until it is used: each may name sizes of its row, of every row, and what a place has."""
+    place = set(dir(Place)) | set(Place.__dataclass_fields__)
+    functions = {"ceil", "len", "max", "min", "prod"}
+    for type, kind in KINDS.items():
+        rules = [kind.parameters, kind.macs, kind.kept, *kind.sizes.values(), *COMMON.values()]
+        formulas = [rule.default if isinstance(rule, Size) else rule for rule in rules]
+        names = {name for text in formulas if isinstance(text, str) for name in compiled(text).co_names}
+        if "width" not in kind.sizes:
+            names -= {"width"}  # of the vectors that `tokens` counts
+        assert names <= place | functions | set(kind.sizes) | set(COMMON) | {"biased"}, type
+
+
+def test_no_size_hides_what_a_place_has() -> None:
+    assert not {name for kind in KINDS.values() for name in kind.sizes} & (
+        set(dir(Place)) | set(Place.__dataclass_fields__)
+    )
