@@ -1,60 +1,41 @@
-"""Labelled images by name: `load_images("cifar10", "train")`.
+"""Labelled images by name, decoded when asked for: `load_images("cifar10", "train")`.
 
 Looked for in this order: a folder of the user's own, the mirror root (`--data-root` or `PAPERS_DATA`, laid out
-`<hub repository>/<path in it>`), the Hugging Face hub's cache, the network. What cannot be had is an error that says
-what to set; nothing is replaced silently. Parquet files of the hub are read directly, row group by row group:
-`datasets` would write a second copy of everything and takes seconds to import.
+`<hub repository>/<path in it>`), the Hugging Face hub's cache, the network. What is missing is an error that says what
+to set; nothing is replaced silently.
+
+Pillow does all decoding. torchvision's decoder gives the same pixels and is 1.3 to 1.8 times faster, but it fills the
+missing part of a truncated JPEG with grey and says nothing, and importing it costs 1.6 s; an image takes a model far
+longer than its 0.1 to 1 ms here, and `PixelStore` keeps it for all models of a run.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import PIL
+from PIL import Image, ImageOps
 
-from shared import hub, images, paths
+from shared import paths
 from shared.errors import UserError
-from shared.sources import Source, digits_source, folder_source, parquet_source
+from shared.sources import HUB_SETS, Source, find
 
-IMAGENETTE_NAMES = {
-    "n01440764": "tench",
-    "n02102040": "english springer",
-    "n02979186": "cassette player",
-    "n03000684": "chain saw",
-    "n03028079": "church",
-    "n03394916": "french horn",
-    "n03417042": "garbage truck",
-    "n03425413": "gas pump",
-    "n03445777": "golf ball",
-    "n03888257": "parachute",
-}
+__all__ = ["HUB_SETS", "ImageSet", "PixelStore", "decode", "digest", "load_images"]
 
-
-@dataclass(frozen=True)
-class HubSet:
-    """A data set of the hub: where its parquet files lie, the commit they are read at, and how many images it has."""
-
-    repository: str
-    folder: str
-    revision: str | None  # a commit; None reads the newest one and names it in the source
-    images: dict[str, int]
-
-
-HUB_SETS = {
-    "cifar10": HubSet(
-        "uoft-cs/cifar10", "plain_text", "0b2714987fa478483af9968de7c934580d0bb9a2", {"train": 50_000, "test": 10_000}
-    ),
-    "cifar100": HubSet(
-        "uoft-cs/cifar100", "cifar100", "aadb3af77e9048adbea6b47c21a81e47dd092ae5", {"train": 50_000, "test": 10_000}
-    ),
-    "pets": HubSet("timm/oxford-iiit-pet", "data", None, {"train": 3_680, "test": 3_669}),
-    "imagenette": HubSet("frgfm/imagenette", "data", None, {"train": 9_469, "validation": 3_925, "ilsvrc_val": 500}),
-}
+DECODE_VERSION = 1  # raise it when `decode` gives other pixels: remembered content hashes are then computed again
+ORIENTATION = 0x0112  # EXIF tag; 1 is upright
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def load_images(
@@ -67,44 +48,10 @@ def load_images(
     `sources.folder_source`). root: a mirror, default `PAPERS_DATA`. revision: a commit, tag or branch of the hub
     repository. label: the label column (CIFAR-100: "fine_label" unless "coarse_label" is asked for).
 
-    UserError when the data set, the split or a file of it is not to be had.
+    UserError when the data set, the split or a file of it is missing.
     """
-    source = _find(name, split, Path(root) if root else paths.data_root(), revision, label)
+    source = find(name, split, root=Path(root) if root else None, revision=revision, label=label)
     return ImageSet(name, source)
-
-
-def _find(name: str, split: str, root: Path | None, revision: str | None, label: str | None) -> Source:
-    if name == "digits":
-        return digits_source(split)
-    if name not in HUB_SETS and Path(name).expanduser().is_dir():
-        return folder_source(Path(name).expanduser(), split)
-    known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
-    if known:
-        repository, folder, revision = known.repository, known.folder, revision or known.revision
-        split = {"val": "validation"}.get(split, split) if "validation" in known.images else split
-        if split not in known.images:
-            raise UserError(f"{name}: no split {split}; it has {', '.join(known.images)}")
-    else:
-        repository, _, folder = name.partition(":")
-        if repository.count("/") != 1 or not all(repository.split("/")):
-            choices = ", ".join([*HUB_SETS, "digits"])
-            raise UserError(f"data set {name!r}: expected {choices}, <owner>/<name> on the hub, or an existing folder")
-    imagenette = known is not None and known is HUB_SETS["imagenette"]
-    if imagenette and not hub.in_mirror(root, repository):
-        source = hub.torchvision_imagenette(split)
-        if len(source.labels) != known.images[split]:
-            found = f"{len(source.labels):,} of {known.images[split]:,} images"
-            raise UserError(f"{source.words}: {found} of {split}; delete the folder to have it fetched again")
-    else:
-        files, words = hub.parquet_files(repository, folder, split, root=root, revision=revision)
-        source = parquet_source(files, split, words, label=label)
-        if known and len(source.labels) != known.images[split]:
-            source.stand_in = f"copy with {len(source.labels):,} of {known.images[split]:,} images"
-        elif imagenette:
-            source.stand_in = "parquet copy, not the 160-pixel files of torchvision"
-    if imagenette:
-        source.class_names = [IMAGENETTE_NAMES[wnid] for wnid in source.class_ids]
-    return source
 
 
 class ImageSet:
@@ -120,12 +67,8 @@ class ImageSet:
     def __init__(
         self, name: str, source: Source, rows: np.ndarray | None = None, shared: _Shared | None = None
     ) -> None:
-        self.name = name
-        self.split = source.split
-        self.source = source.words
-        self.class_names = source.class_names
-        self.class_ids = source.class_ids
-        self.stand_in = source.stand_in
+        self.name, self.split, self.source, self.stand_in = name, source.split, source.words, source.stand_in
+        self.class_names, self.class_ids = source.class_names, source.class_ids
         self._source = source
         self._rows = np.arange(len(source.labels)) if rows is None else rows
         self._shared = shared or _Shared(source)
@@ -156,10 +99,10 @@ class ImageSet:
 
     def arrays(self) -> np.ndarray:
         """uint8 [n, H, W, 3]. UserError when the images have different sizes."""
-        result = None
+        if len(self) == 0:
+            return np.empty((0, 0, 0, 3), np.uint8)
+        result = np.empty((len(self), *self.image(0).shape), np.uint8)
         for start, batch in zip(range(0, len(self), 512), self.batches(512), strict=True):
-            if result is None:
-                result = np.empty((len(self), *batch[0].shape), np.uint8)
             for index, pixels in enumerate(batch, start):
                 if pixels.shape != result.shape[1:]:
                     raise UserError(
@@ -167,7 +110,7 @@ class ImageSet:
                         f"{result.shape[2]}x{result.shape[1]}; bring all images to one size"
                     )
                 result[index] = pixels
-        return np.empty((0, 0, 0, 3), np.uint8) if result is None else result
+        return result
 
     def subset(self, indices: Sequence[int] | np.ndarray | slice) -> ImageSet:
         """The images at `indices`, in that order."""
@@ -218,51 +161,49 @@ class _Shared:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._store = images.PixelStore()
+        self._store = PixelStore()
         self._hashes = np.zeros((len(source.labels), 32), np.uint8)  # all zero: not known
         self._unsaved = False
         self._file = None
         if source.rows.identity:
-            code = images.__name__, PIL.__version__, paths.sha256_file(Path(images.__file__))
-            key = hashlib.sha256(repr((source.rows.identity, code)).encode()).hexdigest()
-            self._file = paths.cache_dir() / "hashes" / f"{key[:24]}.bin"
+            key = repr((source.rows.identity, DECODE_VERSION, PIL.__version__)).encode()
+            self._file = paths.cache_dir() / "hashes" / f"{hashlib.sha256(key).hexdigest()[:24]}.bin"
             self._load()
 
     def pixels(self, rows: np.ndarray) -> list[np.ndarray]:
-        found = [self._store.get(int(row)) for row in rows]
-        missing = np.array([position for position, pixels in enumerate(found) if pixels is None], np.int64)
-        self._decode(rows[missing], lambda number, pixels: found.__setitem__(missing[number], pixels))
-        return found
+        kept = [self._store.get(int(row)) for row in rows]
+        missing = np.array([position for position, pixels in enumerate(kept) if pixels is None], np.int64)
+        self._decode(rows[missing], lambda number, pixels: kept.__setitem__(missing[number], pixels))
+        return kept
 
     def fetch(self, rows: np.ndarray) -> None:
-        """Decode what is neither in the store nor hashed; only an image a thread is in memory at a time."""
-        known = self._hashes[rows].any(axis=1)
-        here = [self._file is None or self._store.has(int(row)) for row in rows]
-        needed = [row for row, *ready in zip(rows, known, here, strict=True) if not all(ready)]
-        self._decode(np.array(needed, np.int64), lambda number, pixels: None)
+        """Decode what is not kept or not hashed; only an image a thread is in memory at a time."""
+        hashed = self._hashes[rows].any(axis=1)
+        kept = [self._file is None or self._store.has(int(row)) for row in rows]  # no file: nothing needs decoding
+        self._decode(rows[~(hashed & np.array(kept, bool))], lambda number, pixels: None)
 
     def _decode(self, rows: np.ndarray, use: Callable[[int, np.ndarray], None]) -> None:
         """Read and decode in the source's order, which reads every row group once; `use` gets number and pixels."""
+
+        def one(job: tuple[int, bytes | np.ndarray]) -> None:
+            number, data = job
+            use(number, self._decode_one(int(rows[number]), data))
+
         order = np.argsort(rows, kind="stable")
         for start in range(0, len(rows), 64):
             block = order[start : start + 64]
             encoded = self._source.rows.read(rows[block])
-
-            def one(job: tuple[int, bytes | np.ndarray]) -> None:
-                number, data = job
-                use(number, self._decode_one(int(rows[number]), data))
-
             jobs = list(zip(block.tolist(), encoded, strict=True))
-            images.in_parallel(one, jobs, small=sum(map(len, encoded)) < 4096 * len(encoded))
+            in_parallel(one, jobs, small=sum(map(len, encoded)) < 4096 * len(encoded))
 
     def _decode_one(self, row: int, data: bytes | np.ndarray) -> np.ndarray:
         if isinstance(data, np.ndarray):
             pixels = data.copy()
         else:
-            pixels = images.decode(data, self._source.rows.where(row))
+            pixels = decode(data, self._source.rows.where(row))
             self._store.put(row, pixels)
         if not self._hashes[row].any():
-            self._hashes[row] = np.frombuffer(images.digest(pixels), np.uint8)
+            self._hashes[row] = np.frombuffer(digest(pixels), np.uint8)
             self._unsaved = True
         return pixels
 
@@ -290,6 +231,110 @@ class _Shared:
             return
         payload = content[32:]
         if hashlib.sha256(payload).digest() == content[:32] and len(payload) == self._hashes.nbytes:
-            stored = np.frombuffer(payload, np.uint8).reshape(-1, 32)
             unknown = ~self._hashes.any(axis=1)
-            self._hashes[unknown] = stored[unknown]
+            self._hashes[unknown] = np.frombuffer(payload, np.uint8).reshape(-1, 32)[unknown]
+
+
+# Decoding ------------------------------------------------------------------------------------------------------------
+
+
+def decode(data: bytes, where: str) -> np.ndarray:
+    """Pixels of an encoded image, uint8 [H, W, 3], RGB, upright.
+
+    Grey, black-and-white and palette images become RGB; 16-bit grey is scaled (65,535 to 255); CMYK is converted;
+    transparent pixels are laid on white, as a viewer shows them; an EXIF rotation is carried out; of an animation the
+    first frame counts. `where` names the image (file, row, file name) in the UserError for what cannot be read:
+    truncated or damaged bytes, no image at all, or 32-bit samples, which have no fixed white.
+    """
+    try:
+        image = Image.open(BytesIO(data))
+        image.load()
+        if image.getexif().get(ORIENTATION, 1) != 1:
+            image = ImageOps.exif_transpose(image)
+        return np.array(_rgb(image, where))
+    except UserError:
+        raise
+    except Exception as error:  # OSError, SyntaxError, ValueError, struct.error, ...: each decoder has its own
+        reason = f"{len(data):,} bytes; {error}"
+        raise UserError(f"{where}: not a readable image ({reason}); replace it or take it out") from error
+
+
+def _rgb(image: Image.Image, where: str) -> Image.Image:
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16"):
+        # Pillow's own conversion clips at 255, which turns most 16-bit images white.
+        return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise UserError(f"{where}: 32-bit samples (mode {image.mode}) have no fixed white; save it with 8 or 16 bits")
+    if image.has_transparency_data:
+        opaque = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(opaque, image.convert("RGBA")).convert("RGB")
+    return image.convert("RGB")
+
+
+def digest(pixels: np.ndarray) -> bytes:
+    """sha256 of a decoded image: of the line "<height>x<width>" and its uint8 RGB bytes, row by row."""
+    state = hashlib.sha256(f"{pixels.shape[0]}x{pixels.shape[1]}\n".encode())
+    state.update(np.ascontiguousarray(pixels))
+    return state.digest()
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T], *, small: bool) -> list[R]:
+    """`[function(x) for x in items]` on threads. `small` images stay on this one: below about 4 KB handing the
+    interpreter lock to and fro costs more than the second thread brings (CIFAR: 130 us an image against 210)."""
+    return [function(item) for item in items] if small else list(_pool().map(function, items))
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(2, min(16, os.cpu_count() or 2)), thread_name_prefix="decode")
+
+
+class PixelStore:
+    """Decoded images in a file without a name: every image is decoded once in a process, the memory stays free.
+
+    The file lies in the cache folder and vanishes with the process, however that ends. Beyond `limit` bytes, or when
+    the disk is full, further images are simply not kept and are decoded again when they are needed again.
+    """
+
+    def __init__(self, limit: int = 2 << 30) -> None:
+        self.limit = limit
+        self._file = None
+        self._end = 0
+        self._places: dict[int, tuple[int, int, int]] = {}  # row: (offset, height, width)
+        self._lock = threading.Lock()
+
+    def has(self, row: int) -> bool:
+        """Whether there is no need to decode the row: it is here, or could not be kept anyway."""
+        return row in self._places or self._end >= self.limit
+
+    def get(self, row: int) -> np.ndarray | None:
+        place = self._places.get(row)
+        if place is None:
+            return None
+        offset, height, width = place
+        pixels = np.empty((height, width, 3), np.uint8)
+        with self._lock:
+            self._file.seek(offset)
+            whole = self._file.readinto(memoryview(pixels).cast("B")) == pixels.nbytes
+        return pixels if whole else None
+
+    def put(self, row: int, pixels: np.ndarray) -> None:
+        with self._lock:
+            if row in self._places:
+                return
+            try:
+                if self._end + pixels.nbytes > self.limit:
+                    raise OSError("limit reached")
+                if self._file is None:
+                    paths.cache_dir().mkdir(parents=True, exist_ok=True)
+                    self._file = tempfile.TemporaryFile(dir=paths.cache_dir(), buffering=0)  # noqa: SIM115, stays open
+                self._file.seek(self._end)
+                if self._file.write(memoryview(np.ascontiguousarray(pixels)).cast("B")) != pixels.nbytes:
+                    raise OSError("disk full")
+            except OSError:
+                self.limit = self._end  # further images are not kept
+                return
+            self._places[row] = (self._end, *pixels.shape[:2])
+            self._end += pixels.nbytes

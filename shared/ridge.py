@@ -30,15 +30,15 @@ of one size are one batched call.
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from shared.process import each_on_one_thread
 
 # Smallest squared Cholesky pivot, relative to the largest diagonal entry, that still leaves the scores a relative
 # error below 1e-6 (tests/shared/test_ridge.py measures it against extended precision).
@@ -257,7 +257,7 @@ def _by_singular_values(x: Tensor, y: Tensor) -> Callable[[float], Tensor]:
     return lambda penalty: vt.mT @ ((s / (s.square() + penalty))[:, None] * uy)
 
 
-# Memory and threads -------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------------
 
 _own = threading.local()
 
@@ -269,21 +269,3 @@ def _buffer(name: str, count: int, rows: int, columns: int, device: torch.device
     if kept is None or kept.numel() < size:
         kept = _own.__dict__[name, device] = torch.empty(size, dtype=torch.float64, device=device)
     return kept[:size].view(count, rows, columns)
-
-
-@functools.cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    def alone() -> None:
-        torch.set_num_threads(1)
-        torch.get_num_threads()  # a thread's first question sets it to the value last set anywhere: ask it now
-
-    executor = ThreadPoolExecutor(count, thread_name_prefix="ridge", initializer=alone)
-    for future in [executor.submit(threading.Event().wait, 0.01) for _ in range(count)]:
-        future.result()
-    torch.set_num_threads(count)  # torch hands the last value set to threads that start later; give it back
-    return executor
-
-
-def each_on_one_thread(function: Callable, items: Iterable) -> list:
-    """`function` of every item, in order, each computed by a single thread; as many at a time as torch has threads."""
-    return list(_threads(torch.get_num_threads()).map(function, items))

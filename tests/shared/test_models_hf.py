@@ -168,10 +168,10 @@ def spoil(folder: Path, what: str) -> None:
     [
         ("torn weights", "cannot be read"),
         ("no weights", "no weights in .*expected model.safetensors"),
-        ("torn config", "config.json: not readable as JSON"),
+        ("torn config", "config.json: damaged settings file"),
         ("other architecture", "model_type 'swin'; expected one of vit, bit, resnet, dinov2"),
         ("other size", "cannot be read"),
-        ("no processor", "preprocessor_config.json is missing"),
+        ("no processor", "preprocessor_config.json: no such settings file"),
         ("no mean", "has no image_mean"),
         ("nearest", "interpolation 'nearest'"),
     ],
@@ -212,11 +212,12 @@ def recipe(folder: str, family: str, settings: dict) -> str:
     (Path(folder) / "preprocessor_config.json").write_text(
         json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3, **settings})
     )
-    from shared.models import hf_models, hub
+    from shared import hub
+    from shared.models import hf
 
     config = json.loads((Path(folder) / "config.json").read_text())
-    settings = hub.read_json(Path(folder) / "preprocessor_config.json", "x")
-    return str(hf_models._transform("own", hf_models.FAMILIES[family], config, settings, "x"))
+    settings = hub.settings(Path(folder) / "preprocessor_config.json", "x")
+    return str(hf.transform_of("own", hf.FAMILIES[family], config, settings, "x"))
 
 
 @pytest.mark.parametrize(

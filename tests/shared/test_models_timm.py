@@ -66,7 +66,7 @@ def test_checkpoint_of_another_architecture(tmp_path):
     [
         ("timm:vit_base_patch16_223", r"no model 'vit_base_patch16_223'; did you mean timm:vit_base_patch16_224"),
         ("timm:resnet50.no_such_tag", "no model 'resnet50.no_such_tag'"),
-        ("timm:", "no model ''"),
+        ("timm:", "nothing after the colon"),
         ("timm:resnet50@/no/such/file.pth", "no file /no/such/file.pth"),
     ],
 )

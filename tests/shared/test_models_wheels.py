@@ -15,7 +15,7 @@ from checkpoints import FLOAT32
 
 from shared import models, paths
 from shared.errors import UserError
-from shared.models import onnx_vit, wheels
+from shared.models import wheels
 from shared.models.wheels import WHEELS
 
 REFERENCE = Path(__file__).with_name("vit_s14_saliency_reference.json")
@@ -165,7 +165,7 @@ def tiny_graph(rng: np.random.Generator, *, break_it: str = "") -> tuple[bytes, 
 
 def test_matrices_are_found_by_the_biases_they_feed():
     data, truth = tiny_graph(np.random.default_rng(0))
-    found = onnx_vit.weights(data, "tiny")
+    found = wheels.vit_from_onnx(data, "tiny")
     assert found.keys() == truth.keys()
     for name, array in truth.items():
         assert np.array_equal(found[name], array), name
@@ -177,7 +177,7 @@ def test_matrices_are_found_by_the_biases_they_feed():
 def test_a_graph_of_another_form_is_refused(what, words):
     data, _ = tiny_graph(np.random.default_rng(0), break_it=what)
     with pytest.raises(UserError, match=words):
-        onnx_vit.weights(data, "tiny")
+        wheels.vit_from_onnx(data, "tiny")
 
 
 def load(spec: str):

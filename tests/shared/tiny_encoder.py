@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from shared.data import ImageSet
 from shared.device import Choice, rank_and_world
 from shared.features import extract
+from shared.models import Identity
 from shared.models.encoder import Encoder
-from shared.models.identity import Identity
 from shared.sources import ArrayRows, Source
 from shared.transforms import Transform
 
