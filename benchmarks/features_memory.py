@@ -28,17 +28,19 @@ def measure(count: int) -> dict[str, float]:
     import torch
     from torch import nn
 
+    from shared import process
     from shared.data import load_images
     from shared.device import choose
     from shared.features import extract
+    from shared.models import Identity
     from shared.models.encoder import Encoder
-    from shared.models.identity import Identity
     from shared.transforms import Transform
 
     class Mean(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.mean((1, 2, 3)).unsqueeze(1).expand(-1, DIM).contiguous()
 
+    process.set_up()
     choice = choose("cpu", "float32")
     transform = Transform((64, 64), "bilinear", (0.5,) * 3, (0.5,) * 3)
     identity = Identity("mean", "mean", "timm", DIM, transform, "-", "-")

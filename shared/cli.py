@@ -24,6 +24,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from shared import process
 from shared.errors import UserError
 from shared.paths import ROOT
 from shared.schema import read_toml
@@ -58,6 +59,7 @@ def run(main: Callable[[Any], object], config_type: type[C], argv: list[str] | N
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    process.set_up()
     try:
         config = parse(config_type, sys.argv[1:] if argv is None else argv, doc=main.__globals__.get("__doc__"))
         result = main(config)

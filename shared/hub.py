@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from shared import paths
 from shared.errors import UserError
+from shared.schema import read_json
 from shared.specs import COMMIT, Spec
 
 # In order of preference; an index names its shards.
@@ -65,7 +66,7 @@ def model(spec: Spec, *, weights: bool = True) -> Folder:
     def choose(names: list[str], where: str) -> list[str]:
         settings = [file for file in (SETTINGS if weights else SETTINGS[:1]) if file in names]
         if not weights and not settings:
-            raise UserError(f"{spec}: no {SETTINGS[0]} in {where}; expected a model in the hub's layout")
+            raise UserError(f"{where}: has no {SETTINGS[0]}; expected a model in the hub's layout")
         best = next((file for file in WEIGHTS if file in names), None)
         if weights and best is None:
             raise UserError(
@@ -106,10 +107,7 @@ def weight_files(folder: Path, name: str) -> tuple[Path, ...]:
 
 def settings(path: Path, name: str) -> dict[str, Any]:
     """A settings file of the model `name`, a JSON object. UserError that says which file is missing or damaged."""
-    value = paths.read_json(path, f"settings file of {name}", "copy it from the model's repository")
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: expected a JSON object; copy it from the repository of {name}")
-    return value
+    return read_json(path, f"settings file of {name}", "copy it from the model's repository", dict[str, Any])
 
 
 def sha256_of(files: Sequence[Path]) -> str:
@@ -162,7 +160,7 @@ def _download(repository: str, choose: Choose, kind: str, revision: str | None) 
     try:
         # Without a network this question fails at once, where a download would try for half a minute.
         about = HfApi().repo_info(repository, repo_type=kind, revision=revision, timeout=20)
-        names = choose(sorted(file.rfilename for file in about.siblings or []), f"the hub's {repository}")
+        names = choose(sorted(file.rfilename for file in about.siblings or []), f"{repository} on the hub")
         folder = Path(snapshot_download(repository, repo_type=kind, revision=about.sha, allow_patterns=names))
         return Folder(folder, about.sha, [folder / name for name in names])
     except UserError:

@@ -50,8 +50,7 @@ def quiet() -> Iterator[None]:
     disabled = logging.root.manager.disable
     talk = sys.modules.get("transformers") and sys.modules["transformers"].logging
     bars = talk and talk.is_progress_bar_enabled()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         logging.disable(max(disabled, logging.WARNING))
         if bars:
             talk.disable_progress_bar()

@@ -33,7 +33,7 @@ from shared.schema import checked
 
 if TYPE_CHECKING:
     from shared.data import ImageSet
-    from shared.models.identity import Identity
+    from shared.models import Identity
 
 TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
 

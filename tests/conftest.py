@@ -49,6 +49,7 @@ def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
     """No test writes into the repository's results or reads the developer's mirror by accident."""
     monkeypatch.setenv("PAPERS_RESULTS", str(tmp_path_factory.mktemp("results")))
     monkeypatch.delenv("PAPERS_DATA", raising=False)
+    monkeypatch.setattr("shared.process.set_up", lambda: None)  # a script sets up its process, not the tests'
 
 
 @pytest.fixture(scope="module")

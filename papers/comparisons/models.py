@@ -8,18 +8,15 @@ torch is imported only when such a model is measured, because a comparison of gr
 from __future__ import annotations
 
 import difflib
-import logging
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared import specs
+from shared import hub, specs
 from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention
 from shared.graph.measure import Model, check_exists, measure
 from shared.graph.read import Graph, read
-from shared.paths import data_root
 
 if TYPE_CHECKING:
     import torch
@@ -180,8 +177,7 @@ def _hub(spec: specs.Spec, length: int | None) -> Built:
     """The class that a configuration in hub layout names, without weights and without code from the repository."""
     import transformers
 
-    transformers.logging.set_verbosity_error()
-    folder = _settings_folder(spec)
+    folder = hub.model(spec, weights=False).path
     try:
         config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # the configuration's text decides what goes wrong in the library
@@ -192,28 +188,6 @@ def _hub(spec: specs.Spec, length: int | None) -> Built:
     kind = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
     model = transformers.AutoModel.from_config(config, trust_remote_code=False) if kind is None else kind(config)
     return model, _inputs(_hub_inputs(model, config, length))
-
-
-def _settings_folder(spec: specs.Spec) -> Path:
-    """The folder with the model's config.json: local, in the mirror, in the hub's cache, or fetched now."""
-    local = spec.path or (data_root() or Path("/nonexistent")) / spec.name
-    if (local / "config.json").is_file():
-        return local
-    if spec.path:
-        raise UserError(f"{spec}: the folder has no config.json")
-    from huggingface_hub import HfApi, hf_hub_download
-
-    try:
-        return Path(hf_hub_download(spec.name, "config.json", revision=spec.revision, local_files_only=True)).parent
-    except Exception:
-        try:
-            HfApi().model_info(spec.name, timeout=20)  # fails at once where the download would try for a minute
-            return Path(hf_hub_download(spec.name, "config.json", revision=spec.revision)).parent
-        except Exception as error:  # the HTTP client's own errors, whose classes differ between versions
-            raise UserError(
-                f"{spec}: its config.json is not here ({_first_line(error)}); check the name and the network, or "
-                "name a local folder"
-            ) from None
 
 
 def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, tuple[int, ...]]:
@@ -239,19 +213,15 @@ def _traced(spec: specs.Spec, length: int | None) -> Model:
     from shared.graph.trace import trace
 
     name = BUILTINS[spec.name][0] if spec.kind == "builtin" else spec.name.rstrip("/").rpartition("/")[2]
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # libraries warn about weights that were never meant to be loaded
     try:
-        with warnings.catch_warnings(action="ignore"):
-            with torch.device("meta"):
-                module, inputs = build(spec, length)
+        with process.quiet(), torch.device("meta"):  # quiet: libraries warn about weights that nobody means to load
+            module, inputs = build(spec, length)
+        with process.quiet():
             return trace(module, inputs, name, str(spec))
     except UserError:
         raise
     except Exception as error:  # libraries raise what they like on a configuration that they cannot build or run
         raise UserError(f"{spec}: cannot be built and run on the meta device ({_first_line(error)})") from error
-    finally:
-        logging.disable(level)
 
 
 def _first_line(error: BaseException) -> str:

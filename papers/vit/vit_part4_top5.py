@@ -197,7 +197,7 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
 def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes: list[str]) -> None:
     """Fill `classifier.ways`: way by way, set by set. Ways with one preprocessing are computed once."""
     from shared import features, models
-    from shared.shards import SHARD
+    from shared.features import SHARD
 
     chunk = 8 * SHARD  # images whose logits are in memory at once (8 MB); whole shards, so that the cache finds them
     done: dict[tuple[str, int], Scores] = {}

@@ -143,7 +143,7 @@ def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path)
         (("zoo",), "name a folder"),
         (("timm:resnet18@none.pth", "vit-b16"), "no file none.pth"),
         (("wheel:none", "vit-b16"), "expected one of wheel:vit-s14-saliency, wheel:efficientnet-lite0"),
-        ((str(GRAPHS), "vit-b16"), "the folder has no config.json"),
+        ((str(GRAPHS), "vit-b16"), "graphs: has no config.json"),
         (("hf:/nowhere/at/all", "vit-b16"), "no such folder, and not a hub repository's name"),
     ],
 )

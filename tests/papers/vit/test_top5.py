@@ -21,12 +21,11 @@ from papers.vit.part4.gallery import Card, draw_cards, draw_sheet
 from papers.vit.part4.scoring import Scores, count, draw, map_classes, score
 from papers.vit.vit_part4_top5 import Classifier, Config, Way
 from shared import cli, models
-from shared.data import IMAGENETTE_NAMES, load_images
+from shared.data import load_images
 from shared.device import Choice
 from shared.errors import UserError
-from shared.models import labels
+from shared.models import Identity, labels
 from shared.models.encoder import Encoder
-from shared.models.identity import Identity
 from shared.paths import ROOT
 from shared.published import load
 from shared.record import Record
@@ -34,7 +33,8 @@ from shared.transforms import Transform
 from shared.verdict import wilson
 
 WNIDS, NAMES = labels.imagenet()
-IMAGENETTE = list(IMAGENETTE_NAMES)
+NUMBERS = (1440764, 2102040, 2979186, 3000684, 3028079, 3394916, 3417042, 3425413, 3445777, 3888257)
+IMAGENETTE = [f"n{number:08d}" for number in NUMBERS]
 CPU = Choice(torch.device("cpu"), torch.float32, "a test")
 
 
