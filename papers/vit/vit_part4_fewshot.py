@@ -8,6 +8,8 @@
 
 Expected on the article's data: ViT-L/16 64.0 ± 3.3 % at 1-shot CIFAR-100 and 84.3 ± 0.3 % at 10-shot; 74.6 ± 3.0 % and
 86.9 ± 0.2 % on Pets. A second run takes its features from the cache. Writes results/vit/<experiment>.{log,json}.
+
+Which images are used: part4/split.py. How lambda is chosen and accuracy counted: part4/probes.py. Here: the rest.
 """
 
 from __future__ import annotations
@@ -329,35 +331,25 @@ def say_accuracy(record: Record, run: Run, another_protocol: str | None) -> dict
     return numbers
 
 
-def imagenet_breeds(breeds: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Breeds (in normal form) with an ImageNet-1k class of the same name; others that stand inside a class's name
-    but for hyphens and blanks, with that name. The names are the synonyms that timm ships.
-    """
+def say_breeds(record: Record, run: Run) -> dict[str, str]:
+    """Pets' labels that the ImageNet-1k models were trained with: a reason for their good results there."""
     from shared.models.labels import imagenet
 
     def letters(name: str) -> str:
         return "".join(filter(str.isalpha, name))
 
-    synonyms = sorted({name.strip().casefold() for names in imagenet()[1] for name in names.split(",")})
-    # ImageNet says "Persian cat" where Pets says "Persian"
-    same = [breed for breed in breeds if any(breed + kind in synonyms for kind in ("", " cat", " dog"))]
-    longer = {}
-    for breed in breeds:
-        inside = [name for name in synonyms if letters(breed) in letters(name)]
-        if inside and breed not in same:
-            longer[breed] = inside[0]
-    return same, longer
-
-
-def say_breeds(record: Record, run: Run) -> dict[str, str]:
-    """Pets' labels that the ImageNet-1k models were trained with: a reason for their good results there."""
     pets = next((d for d in run.data if d.spec == "pets"), None)
     if pets is None:
         return {}
     breeds = pets.test.class_names
-    same, longer = imagenet_breeds(breeds)
+    synonyms = sorted({name.strip().casefold() for names in imagenet()[1] for name in names.split(",")})
+    # ImageNet says "Persian cat" where Pets says "Persian"
+    same = [breed for breed in breeds if any(breed + kind in synonyms for kind in ("", " cat", " dog"))]
     names, count = ", ".join(same), str(len(same))
     record.say(f"\n  {count} of {len(breeds)} breeds have an ImageNet-1k class of the same name: {names}")
+    # others stand inside a class's name, but for hyphens and blanks: "german short-haired pointer"
+    inside = {breed: [name for name in synonyms if letters(breed) in letters(name)] for breed in breeds}
+    longer = {breed: names[0] for breed, names in inside.items() if names and breed not in same}
     record.results["breeds"] = {"same_name": same, "longer_name": longer}
     return {"breeds/with an ImageNet-1k class of the same name": count, "breeds/the names": names}
 
