@@ -28,7 +28,7 @@ from shared.errors import UserError
 from shared.paths import atomic_write, atomic_write_all, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number, Published
-from shared.result import RUN_AGAIN, SCHEMA, Figure, File, Result, Table, read_raw
+from shared.result import RUN_AGAIN, SCHEMA, Figure, File, Images, Model, Provenance, Result, Table, read_raw
 from shared.schema import checked
 
 if TYPE_CHECKING:
@@ -65,13 +65,11 @@ class Record:
         self._figures: list[Figure] = []
         self._tables: list[Table] = []
         self._files: list[File] = []
-        self._device: dict[str, str] = {}
-        self._data: list[dict] = []
-        self._models: list[dict] = []
+        self._origin = Provenance(started="")
 
     def __enter__(self) -> Self:
         self._clock = time.perf_counter()
-        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._origin.started = datetime.now(UTC).isoformat(timespec="seconds")
         # an unwritable folder is found out now, not after an hour of work
         probe = self.directory / f".{self.experiment}.{os.getpid()}.probe"
         atomic_write(probe, b"")
@@ -115,64 +113,29 @@ class Record:
     # what the numbers came from -------------------------------------------------------------------------------------
 
     def use_device(self, device: str, dtype: str, reason: str) -> None:
-        self._device = {"device": device, "dtype": dtype, "reason": reason}
+        self._origin.device, self._origin.dtype, self._origin.reason = device, dtype, reason
 
     def use_data(
         self, name: str, *, split: str, source: str, images: int, fingerprint: str, stand_in: str | None = None
     ) -> None:
-        """Images used; `fingerprint` is a sha256 over them and their labels, in order."""
-        self._data.append(
-            {
-                "name": name,
-                "split": split,
-                "source": source,
-                "images": images,
-                "fingerprint": fingerprint,
-                "stand_in": stand_in,
-            }
-        )
-
-    def use_model(
-        self,
-        name: str,
-        *,
-        revision: str | None,
-        weights_sha256: str | None,
-        preprocessing: str,
-        stand_in: str | None = None,
-    ) -> None:
-        self._models.append(
-            {
-                "name": name,
-                "revision": revision,
-                "weights_sha256": weights_sha256,
-                "preprocessing": preprocessing,
-                "stand_in": stand_in,
-            }
-        )
+        """Images used; the arguments are those of `shared.result.Images`."""
+        self._origin.data.append(Images(name, split, source, images, fingerprint, stand_in))
 
     def use_images(
         self, images: ImageSet, name: str | None = None, split: str | None = None, count: int | None = None
     ) -> None:
         """`use_data` for an image set; name, split and count where they are not the set's own."""
-        self.use_data(
-            name or images.name,
-            split=split or images.split,
-            source=images.source,
-            images=len(images) if count is None else count,
-            fingerprint=images.fingerprint,
-            stand_in=images.stand_in,
-        )
+        name, split, count = name or images.name, split or images.split, len(images) if count is None else count
+        self._origin.data.append(Images(name, split, images.source, count, images.fingerprint, images.stand_in))
+
+    def use_model(self, name: str, **origin: str | None) -> None:
+        """A model used; `origin`: the further fields of `shared.result.Model`."""
+        self._origin.models.append(Model(name, **origin))
 
     def use_identity(self, identity: Identity, name: str | None = None, preprocessing: str | None = None) -> None:
         """`use_model` for a model's identity; name and preprocessing where they are not the model's own."""
-        self.use_model(
-            name or identity.name,
-            revision=identity.revision,
-            weights_sha256=identity.weights_sha256,
-            preprocessing=preprocessing or identity.preprocessing,
-            stand_in=identity.stand_in,
-        )
+        same = {key: getattr(identity, key) for key in ("revision", "weights_sha256", "stand_in")}
+        self.use_model(name or identity.name, preprocessing=preprocessing or identity.preprocessing, **same)
 
     # what the report shows besides the verdicts -------------------------------------------------------------------
 
@@ -267,33 +230,28 @@ class Record:
 
     def as_json(self) -> dict:
         """The record as it is written."""
-        return {
-            "schema": SCHEMA,
-            "paper": self.paper,
-            "experiment": self.experiment,
-            "question": self.question,
-            "provenance": {
-                "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-                "config": _plain(self.config),
-                "seed": self.seed,
-                "data": self._data,
-                "models": self._models,
-                **{key: self._device.get(key) for key in ("device", "dtype", "reason")},
-                "packages": package_versions(),
-                "python": platform.python_version(),
-                "machine": machine(),
-                "git": git_state(),
-                "started": self._started,
-                "duration_s": round(time.perf_counter() - self._clock, 3),
-                "peak_memory_mb": round(peak_memory_mb(), 1),
-            },
-            "results": _plain(self.results),
-            "verdicts": _plain(self.verdicts),
-            "figures": _plain(self._figures),
-            "tables": _plain(self._tables),
-            "files": _plain(self._files),
-            "cannot_show": self._closing,
-        }
+        origin = self._origin
+        origin.command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        origin.config, origin.seed = self.config, self.seed
+        origin.packages, origin.python = package_versions(), platform.python_version()
+        origin.machine, origin.git = machine(), git_state()
+        origin.duration_s = round(time.perf_counter() - self._clock, 3)
+        origin.peak_memory_mb = round(peak_memory_mb(), 1)
+        return _plain(
+            Result(
+                schema=SCHEMA,
+                paper=self.paper,
+                experiment=self.experiment,
+                question=self.question,
+                provenance=origin,
+                results=self.results,
+                verdicts=self.verdicts,
+                figures=self._figures,
+                tables=self._tables,
+                files=self._files,
+                cannot_show=self._closing,
+            )
+        )
 
     def write(self) -> None:
         """Log and JSON, both or neither; the JSON last, because it is what others read."""
@@ -338,9 +296,9 @@ def count_line(names: Iterable[str] | Counter) -> str:
 def _plain(value: Any) -> Any:
     """JSON types: dataclasses become objects, paths texts, arrays lists; NaN becomes null."""
     if isinstance(value, msgspec.Struct):
-        return _plain(msgspec.structs.asdict(value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
+        value = msgspec.structs.asdict(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

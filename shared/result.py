@@ -15,15 +15,35 @@ SCHEMA = 1
 RUN_AGAIN = "run the experiment again"
 
 
-class Provenance(msgspec.Struct):
+class Images(msgspec.Struct):
+    """Images used. fingerprint: a sha256 over them and their labels, in order. stand_in: why they are not `name`'s."""
+
+    name: str
+    split: str
+    source: str
+    images: int
+    fingerprint: str
+    stand_in: str | None = None
+
+
+class Model(msgspec.Struct):
+    """A model used. `weights_sha256` as in `Identity`; preprocessing: its transform as one string."""
+
+    name: str
+    revision: str | None
+    weights_sha256: str | None
+    preprocessing: str
+    stand_in: str | None = None
+
+
+class Provenance(msgspec.Struct, kw_only=True):
     """Where the numbers come from: all that decided them, and the run's cost in seconds and MB (10^6 bytes)."""
 
-    started: str
     command: list[str] = []
     config: dict[str, Any] | None = None
     seed: int | None = None
-    data: list[dict[str, Any]] = []
-    models: list[dict[str, Any]] = []
+    data: list[Images] = []
+    models: list[Model] = []
     device: str | None = None
     dtype: str | None = None
     reason: str | None = None
@@ -31,6 +51,7 @@ class Provenance(msgspec.Struct):
     python: str = ""
     machine: dict[str, Any] = {}
     git: dict[str, Any] = {}
+    started: str
     duration_s: float | None = None
     peak_memory_mb: float | None = None
 
@@ -65,15 +86,16 @@ class File(msgspec.Struct):
     caption: str
 
 
-class Result(msgspec.Struct):
+class Result(msgspec.Struct, kw_only=True):
     """One experiment's result. `results` is the experiment's own; the rest every result has."""
 
+    schema: int
     paper: str
     experiment: str
+    question: str = ""
     provenance: Provenance
     results: dict[str, Any]
     verdicts: list[Verdict]
-    question: str = ""
     figures: list[Figure] = []
     tables: list[Table] = []
     files: list[File] = []

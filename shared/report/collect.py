@@ -24,7 +24,7 @@ import msgspec
 
 from shared.errors import UserError
 from shared.paths import ROOT
-from shared.result import RUN_AGAIN, Provenance, Result, Table, read_result, result_files
+from shared.result import RUN_AGAIN, Images, Model, Provenance, Result, Table, read_result, result_files
 from shared.schema import read_toml
 from shared.verdict import DIFFERS, Verdict
 
@@ -237,7 +237,7 @@ def _fill(experiment: Experiment, result: Result, path: Path, base: Path, paper:
     experiment.files = [{"href": _href(base / file.path), "caption": file.caption} for file in result.files]
     experiment.provenance = provenance(result.provenance)
     used = result.provenance.data + result.provenance.models
-    stand_ins = [f"{item.get('name', '')}: {item['stand_in']}" for item in used if item.get("stand_in")]
+    stand_ins = [f"{item.name}: {item.stand_in}" for item in used if item.stand_in]
     experiment.stand_ins = list(dict.fromkeys(stand_ins))  # the parts of one data set say the same
 
 
@@ -307,9 +307,10 @@ def provenance(origin: Provenance) -> list[tuple[str, list[str]]]:
     return [(what, [line for line in each if line]) for what, each in lines if any(each)]
 
 
-def _item(item: dict) -> str:
-    rest = [f"{key.replace('_', ' ')}: {value}" for key, value in item.items() if key != "name" and value is not None]
-    return f"{item.get('name', '')} ({', '.join(rest)})"
+def _item(item: Images | Model) -> str:
+    named = msgspec.structs.asdict(item)
+    rest = [f"{key.replace('_', ' ')}: {value}" for key, value in named.items() if key != "name" and value is not None]
+    return f"{item.name} ({', '.join(rest)})"
 
 
 def _value(value: Any) -> str:
