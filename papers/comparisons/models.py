@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared import hub, specs
+from shared import hub, process, specs
 from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention
 from shared.graph.measure import Model, check_exists, measure
