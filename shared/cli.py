@@ -108,16 +108,16 @@ def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> 
 
 def _add(parser: argparse.ArgumentParser, option: Field, hint: Any, words: str) -> None:
     """One field as an argument: its default stays out, so that what was given can be told from what was not."""
-    kind = next((member for member in get_args(hint) if member is not NoneType), hint)
     settings: dict[str, Any] = {"default": argparse.SUPPRESS}
     if option.metadata.get("positional"):
         parser.add_argument(option.name, nargs="?", help=words, **settings)
         return
-    if get_origin(hint) is Literal:
-        kind = hint
+    kind = hint
     if get_origin(hint) is tuple:
         settings["nargs"] = "*"
-    if hint is bool:
+    if get_origin(hint) not in (Literal, None):  # X of tuple[X, ...] and of X | None
+        kind = next(member for member in get_args(hint) if member is not NoneType)
+    if kind is bool:
         settings["action"] = argparse.BooleanOptionalAction
     elif get_origin(kind) is Literal:
         settings["choices"] = get_args(kind)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from shared.paths import ROOT
 
-PACKAGES = (
-    "torch", "torchvision", "transformers", "timm", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow",
-    "safetensors", "huggingface_hub",
-)  # fmt: skip
+# those that can change a number
+PACKAGES = "torch torchvision transformers timm numpy scipy scikit-learn pillow pyarrow safetensors huggingface_hub"
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that can change a number, read without importing them."""
+    """Versions of the installed ones of PACKAGES, read without importing them."""
     versions = {}
-    for name in PACKAGES:
-        try:
+    for name in PACKAGES.split():
+        with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -38,8 +36,8 @@ def git_state(root: Path = ROOT) -> dict[str, Any]:
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20,
-                                  env=environment)  # fmt: skip
+            command = ["git", "-C", str(root), *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=environment)
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None
@@ -54,13 +52,9 @@ def git_state(root: Path = ROOT) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Processor, cores that this process may use, operating system: no host name."""
     model = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
+    with suppress(OSError):  # Linux has the processor's name here, others in platform.processor()
+        if named := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            model = named[1].strip()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"processor": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
 

@@ -15,7 +15,6 @@ import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -202,43 +201,38 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Cont
 
 def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
     """One result file; a damaged one becomes an experiment with a `problem`."""
+    name, log = path.stem, path.with_suffix(".log")
     base = Path(os.path.relpath(path.parent.resolve(), output.parent.resolve()))
-    name = path.stem
-    new = partial(
-        Experiment,
-        paper=paper.name,
-        name=name,
+    experiment = Experiment(
+        paper.name,
+        name,
         title=paper.title_of(name),
         anchor=slug(f"{paper.name} {name}"),
         json_href=_href(base / path.name),
         run=paper.entries[name].run if name in paper.entries else "",
     )
     try:
-        experiment = new()
-        _fill(experiment, read_result(path), path, base, paper)
-        return experiment
+        result = read_result(path)
+        experiment.drawings = _drawings(result, path, base)
     except UserError as error:
         # half of a result is not shown, nor where the folder lies on this machine
-        return new(problem=str(error).replace(str(path), f"{paper.name}/{path.name}"))
-
-
-def _fill(experiment: Experiment, result: Result, path: Path, base: Path, paper: Paper) -> None:
-    log = path.with_suffix(".log")
+        experiment.problem = str(error).replace(str(path), f"{paper.name}/{path.name}")
+        return experiment
     experiment.log_href = _href(base / log.name) if log.exists() else ""
     experiment.question = result.question or experiment.title
     experiment.cannot_show = result.cannot_show
     experiment.groups = group_verdicts(result.verdicts, experiment.anchor, paper.file.groups)
-    experiment.drawings = _drawings(result, path, base)
-    by_group: dict[object, list[Table]] = {}
+    tables: dict[object, list[Table]] = {}
     for i, table in enumerate(result.tables):
         if table.rows:  # a head without rows says nothing
-            by_group.setdefault(table.group or i, []).append(table)
-    experiment.tables = list(by_group.values())
+            tables.setdefault(table.group or i, []).append(table)
+    experiment.tables = list(tables.values())
     experiment.files = [{"href": _href(base / file.path), "caption": file.caption} for file in result.files]
     experiment.provenance = provenance(result.provenance)
     used = result.provenance.data + result.provenance.models
     stand_ins = [f"{item.name}: {item.stand_in}" for item in used if item.stand_in]
     experiment.stand_ins = list(dict.fromkeys(stand_ins))  # the parts of one data set say the same
+    return experiment
 
 
 def _drawings(result: Result, path: Path, base: Path) -> list[Drawing]:

@@ -41,8 +41,8 @@ def test_the_newest_measurement_counts_and_stand_ins_and_gaps_do_not_hide_it(tmp
     result(tmp_path, "new", "2026-01-02", {IDS[0]: 50.0})
     result(tmp_path, "offline", "2026-01-03", {IDS[0]: 89.33, IDS[1]: 1.0}, stand_in="tiny")
     result(tmp_path, "gap", "2026-01-04", {IDS[0]: None, IDS[1]: None})
-    found = verdicts(tmp_path)
-    assert (found[IDS[0]], found[IDS[1]]) == ("differs", "equal")
+    names = verdicts(tmp_path)
+    assert (names[IDS[0]], names[IDS[1]]) == ("differs", "equal")
 
 
 def test_a_damaged_and_an_outdated_result_are_named(tmp_path):

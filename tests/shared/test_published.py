@@ -11,10 +11,18 @@ from shared.errors import UserError
 from shared.published import Number, load_all, read
 
 GOOD = {
-    "schema": 1, "paper": "toy", "experiment": "table", "source": "Toy, Table 1", "unit": "%", "defaults": {"n": 3},
-    "columns": ["A", "B"], "rows": {"r": ["88.50 ± 0.04", None], "s": ["1,250", "+0.2"]},
-    "units": {"B": "points"}, "numbers": {"mean/A": {"printed": "90", "n": 1}}, "groups": {"all": ["r", "s"]},
-}  # fmt: skip
+    "schema": 1,
+    "paper": "toy",
+    "experiment": "table",
+    "source": "Toy, Table 1",
+    "unit": "%",
+    "defaults": {"n": 3},
+    "columns": ["A", "B"],
+    "rows": {"r": ["88.50 ± 0.04", None], "s": ["1,250", "+0.2"]},
+    "units": {"B": "points"},
+    "numbers": {"mean/A": {"printed": "90", "n": 1}},
+    "groups": {"all": ["r", "s"]},
+}
 
 
 def write(tmp_path: Path, data: object) -> Path:
@@ -80,10 +88,9 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, content):
 def test_what_is_not_in_the_file_is_named_when_it_is_asked_for(tmp_path):
     path = write(tmp_path, GOOD)
     published = read(path)
-    for ask in (lambda: published["absent"], lambda: published.rows["absent"], lambda: published.rows["r"]["absent"],
-                lambda: published.groups["absent"]):  # fmt: skip
+    for named in (published, published.rows, published.rows["r"], published.groups):
         with pytest.raises(UserError) as error:
-            ask()
+            named["absent"]
         assert str(path) in str(error.value) and "'absent' is missing" in str(error.value)
 
 

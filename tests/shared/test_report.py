@@ -165,8 +165,10 @@ def test_long_lists_start_folded_but_for_what_differs(built):
     _, contents, _ = built
     table1 = next(e for e in contents.experiments if e.name == "table1")
     assert [(g.title, g.open) for g in table1.groups] == [
-        ("Alpha", True), ("Beta", False), ("Gamma", False),
-    ]  # fmt: skip
+        ("Alpha", True),
+        ("Beta", False),
+        ("Gamma", False),
+    ]
     assert table1.groups[2].reason == "needs a network"
 
 
