@@ -64,7 +64,7 @@ def checked(value: Any, type: type[T], path: Path | str, way_out: str, at: str =
     """
     try:
         if is_dataclass(type) and isinstance(value, dict):  # msgspec skips a dataclass's unknown keys
-            for key in value.keys() - _names(type):
+            for key in sorted(value.keys() - _names(type)):
                 raise msgspec.ValidationError(f"Object contains unknown field `{key}`")
         return msgspec.convert(value, type, dec_hook=_to_path)
     except (msgspec.ValidationError, UnicodeError) as error:
@@ -101,7 +101,8 @@ def _explain(error: Exception, value: Any, type: Any) -> tuple[list[str], str, s
             value = value[place[-1]]
         else:
             place.append(index)
-            value, type = value[int(index)], get_args(type)[0]
+            one_for_all = get_origin(type) is list or ... in get_args(type)  # else tuple[X, Y]
+            value, type = value[int(index)], get_args(type)[0 if one_for_all else int(index)]
     type = _without_none(type)
     if missing := re.search(r"missing required field `(.+)`", message):
         return place, f"{missing[1]!r} is missing", ""
@@ -115,9 +116,8 @@ def _explain(error: Exception, value: Any, type: Any) -> tuple[list[str], str, s
     if get_origin(type) is Literal:
         expected = f"expected one of {', '.join(map(repr, get_args(type)))}"
     else:
-        expected = (
-            message.partition(", got")[0].replace("`", "").replace("array", "list").replace("Expected", "expected")
-        )
+        words = {"`": "", "array": "list", "Expected": "expected", "Invalid": "invalid"}
+        expected = re.sub("|".join(words), lambda match: words[match[0]], message.partition(", got")[0])
     return place, f"{expected}, got {value!r:.80}", ""
 
 

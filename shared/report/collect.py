@@ -48,25 +48,16 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     figure_from: str = ""
 
 
-class _PaperFile(msgspec.Struct, forbid_unknown_fields=True):
+class Paper(msgspec.Struct, forbid_unknown_fields=True):
+    """A paper's name (its folder's) and reading order; `groups` gives titles to `<source>/<first part of the id>`."""
+
     title: str = ""
     source: str = ""
     url: str = ""
     order: int = 100
     experiments: list[Entry] = []
     groups: dict[str, str] = {}
-
-
-@dataclass(frozen=True)
-class Paper:
-    """A paper's name and reading order; `groups` gives titles to `<source>/<first part of the id>`."""
-
-    name: str
-    file: _PaperFile
-
-    @property
-    def title(self) -> str:
-        return self.file.title or words(self.name)
+    name: str = ""
 
     @property
     def anchor(self) -> str:
@@ -74,7 +65,7 @@ class Paper:
 
     @property
     def entries(self) -> dict[str, Entry]:
-        return {entry.name: entry for entry in self.file.experiments}
+        return {entry.name: entry for entry in self.experiments}
 
     def title_of(self, experiment: str) -> str:
         entry = self.entries.get(experiment)
@@ -87,12 +78,14 @@ class Paper:
 
 def read_papers(root: Path) -> list[Paper]:
     """Every `paper.toml` below `root`, by `order` and then by name. UserError names a damaged one."""
-    return sorted(map(read_paper, root.glob("*/paper.toml")), key=lambda paper: (paper.file.order, paper.name))
+    return sorted(map(read_paper, root.glob("*/paper.toml")), key=lambda paper: (paper.order, paper.name))
 
 
 def read_paper(path: Path) -> Paper:
-    way_out = "README shows one under 'Add a paper'"
-    return Paper(path.parent.name, read_toml(path, "paper's description", way_out, _PaperFile))
+    paper = read_toml(path, "paper's description", "README shows one under 'Add a paper'", Paper)
+    paper.name = path.parent.name
+    paper.title = paper.title or words(paper.name)
+    return paper
 
 
 # what the page shows -------------------------------------------------------------------------------------------------
@@ -183,7 +176,7 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Cont
     paths = result_files(results)
     known = {paper.name: paper for paper in read_papers(papers)}
     for path in paths:
-        known.setdefault(path.parent.name, Paper(path.parent.name, _PaperFile()))
+        known.setdefault(path.parent.name, Paper(name=path.parent.name, title=words(path.parent.name)))
     contents = Contents([], [], [])
     for paper in known.values():
         own = {path.stem: path for path in paths if path.parent.name == paper.name}
@@ -221,7 +214,7 @@ def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
     experiment.log_href = _href(base / log.name) if log.exists() else ""
     experiment.question = result.question or experiment.title
     experiment.cannot_show = result.cannot_show
-    experiment.groups = group_verdicts(result.verdicts, experiment.anchor, paper.file.groups)
+    experiment.groups = group_verdicts(result.verdicts, experiment.anchor, paper.groups)
     tables: dict[object, list[Table]] = {}
     for i, table in enumerate(result.tables):
         if table.rows:  # a head without rows says nothing

@@ -24,6 +24,7 @@ class Curve:
     points: list[Point]
     named: dict[str, Point | None] = field(default_factory=dict)
     folder: Path | None = None
+    range: tuple[int, float] = (0, 1.0)
 
 
 def read(tmp_path: Path, value: object) -> Curve:
@@ -53,6 +54,7 @@ def test_values_come_as_their_types(tmp_path):
         ({"points": [{"stepp": 1}]}, "points/0: unknown key 'stepp'; did you mean 'step'?"),
         ({"points": [{"step": 1, "kind": "tst"}]}, "points/0/kind: expected one of 'train', 'test', got 'tst'"),
         ({"points": [], "named": {"a": None, "b/c": {}}}, "named/b/c: 'step' is missing"),
+        ({"points": [], "range": [1, "x"]}, "range/1: expected float, got 'x'"),
         ({"points": [], "folder": 5}, "folder: expected path, got 5"),
         ({"points": [{"step": float("nan")}]}, "damaged curve (NaN is not JSON); train again"),
     ],
