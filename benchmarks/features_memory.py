@@ -6,25 +6,34 @@ Claim: the memory is bounded by a batch and the features; 50,000 images need at 
 network is a mean over the image spread to 768 numbers, so that what is measured is the path around a model: reading,
 decoding, hashing, resizing to 64x64, shards. Cold caches in a temporary folder, one process a size.
 
-Measured (2 cores, torch 2.14.1, CIFAR-10 as lossless WebP): peak 639 MB and 802 MB, so 163 MB more, of which the
-features themselves are 131 MB; torch and the other libraries are most of the 639 MB.
+Measured (2 cores, torch 2.14.1, CIFAR-10 as lossless WebP): peak 639 MiB and 802 MiB, so 163 MiB more, of which the
+features themselves are 131 MiB; torch and the other libraries are most of the 639 MiB.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
+from dataclasses import dataclass
+
+import harness
+
+from shared import cli
+from shared.provenance import peak_memory_mb
 
 SIZES = (5_000, 50_000)
 DIM = 768
 
 
+@dataclass
+class Config:
+    count: int = 0
+    """measure this many images in this process and print JSON, in place of the comparison"""
+
+
 def measure(count: int) -> dict[str, float]:
+    """MB are 10^6 bytes."""
     import torch
     from torch import nn
 
@@ -50,32 +59,23 @@ def measure(count: int) -> dict[str, float]:
     features = extract(encoder, images, choice)
     seconds = time.perf_counter() - start
     assert features.shape == (count, DIM)
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return {"images": count, "peak_mb": kilobytes / 1024, "images_a_second": count / seconds}
+    return {"images": count, "peak_mb": peak_memory_mb(), "images_a_second": count / seconds}
 
 
-def main() -> int:
-    if sys.argv[1:]:
-        print(json.dumps(measure(int(sys.argv[1]))))
+def main(config: Config) -> int:
+    if config.count:
+        print(json.dumps(measure(config.count)))
         return 0
     rows = []
     for count in SIZES:
         with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, __file__, str(count)]
-            done = subprocess.run(
-                command, env={**os.environ, "PAPERS_CACHE": cache}, stdout=subprocess.PIPE, check=True
-            )
-        rows.append(json.loads(done.stdout))
-        features = count * DIM * 4 / 2**20
-        print(
-            "{images:6,} images: peak {peak_mb:6.0f} MB, {images_a_second:5.0f} images/s".format(**rows[-1]),
-            end="",
-        )
-        print(f"  (features alone: {features:.0f} MB)")
+            rows.append(harness.process(__file__, "--count", str(count), PAPERS_CACHE=cache))
+        line = "{images:6,} images: peak {peak_mb:6.0f} MB, {images_a_second:5.0f} images/s".format(**rows[-1])
+        print(f"{line}  (features alone: {count * DIM * 4 / 1e6:.0f} MB)")
     more = rows[1]["peak_mb"] - rows[0]["peak_mb"]
     print(f"{SIZES[1]:,} images need {more:.0f} MB more than {SIZES[0]:,}; claim: at most 300")
     return 0 if more <= 300 else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.run(main, Config)

@@ -10,19 +10,14 @@ checkpoint that are mapped while it is read. Expected: ViT-H/14 in bfloat16 unde
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared import cli
-from shared.paths import atomic_write
-from shared.provenance import machine
+import harness
+import random_checkpoints
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+from shared import cli
 
 CHILD = """
 import json, re, sys, time
@@ -56,21 +51,16 @@ class Config:
 
 def measure(name: str, dtype: str, folder: Path) -> dict:
     """Load and run `name` in a child process; what it reports."""
-    import random_checkpoints
-
     spec = random_checkpoints.write(name, folder / name.replace("/", "-"))
-    command = [sys.executable, "-c", CHILD, spec, dtype]
-    report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=900).stdout)
-    if report["dim"] != random_checkpoints.CONFIGS[name][1]:
-        raise SystemExit(f"{name}: {report['dim']} features, expected {random_checkpoints.CONFIGS[name][1]}")
+    report = harness.process("-c", CHILD, spec, dtype)
+    expected = random_checkpoints.CONFIGS[name][1]
+    if report["dim"] != expected:
+        raise SystemExit(f"{name}: {report['dim']} features, expected {expected}")
     return report
 
 
 def main(config: Config) -> None:
-    import random_checkpoints
-
-    file = HERE / "full_size.json"
-    results = json.loads(file.read_text()) if file.exists() else {}
+    results = harness.Results("full_size")
     for name in config.models or random_checkpoints.CONFIGS:
         with tempfile.TemporaryDirectory(prefix="full-size-") as folder:
             report = measure(name, config.dtype, Path(folder))
@@ -80,9 +70,9 @@ def main(config: Config) -> None:
             f"load {report['load_s']:5.1f} s  peak {peak:.2f} GB  (random weights)",
             flush=True,
         )
-        results[f"{name}, {config.dtype}"] = {"weights": "random, true architecture", **report, "machine": machine()}
+        results[f"{name}, {config.dtype}"] = {"weights": "random, true architecture", **report, **harness.here()}
         if config.write:
-            atomic_write(file, json.dumps(results, indent=2) + "\n")
+            results.write()
 
 
 if __name__ == "__main__":

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
+import harness
 import numpy as np
 import torch
 
-from shared import models, paths
+from shared import cli, models, paths
 from shared.data import load_images
 from shared.device import Choice
 from shared.models import wheels
 
-HERE = Path(__file__).parent
-REFERENCE = HERE.parent / "tests" / "shared" / "vit_s14_saliency_reference.json"
+REFERENCE = harness.ROOT / "tests" / "shared" / "vit_s14_saliency_reference.json"
 TOKENS = "/backbone/layernorm/Add_1_output_0"  # the graph's name for the output of the backbone's last norm
 
 
@@ -32,7 +32,12 @@ def gradient() -> np.ndarray:
     return np.stack([x, y, (x * y // 224 + 40 * ((x // 28 + y // 28) % 2)) % 256], axis=2).astype(np.uint8)
 
 
-def main() -> None:
+@dataclass
+class Config:
+    pass
+
+
+def main(config: Config) -> None:
     import onnx
     import onnxruntime
 
@@ -47,20 +52,21 @@ def main() -> None:
     theirs = torch.from_numpy(session.run([TOKENS], {"input_image": x.numpy()})[0])
     with torch.inference_mode():
         ours = encoder.module.model(pixel_values=x).last_hidden_state
+    cosine = torch.cosine_similarity(ours[:, 0].double(), theirs[:, 0].double())
     result = {
         "images": len(x),
         "tokens": list(theirs.shape),
         "largest number": float(theirs.abs().max()),
         "largest difference, all tokens": float((ours - theirs).abs().max()),
         "largest difference, class tokens": float((ours[:, 0] - theirs[:, 0]).abs().max()),
-        "smallest cosine, class tokens": float(
-            torch.cosine_similarity(ours[:, 0].double(), theirs[:, 0].double()).min()
-        ),
+        "smallest cosine, class tokens": float(cosine.min()),
         "images_fingerprint": pets.fingerprint,
         "versions": {name: version(name) for name in ("onnxruntime", "onnx", "torch", "transformers")},
     }
-    print(json.dumps(result, indent=2))
-    paths.atomic_write(HERE / "onnx_check.json", json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=1))
+    file = harness.Results("onnx_check")
+    file |= result
+    file.write()
     reference = {
         "what": "class token of wheel:vit-s14-saliency on the image gradient(), by onnxruntime on the wheel's graph",
         "onnx_sha256": hashlib.sha256(data).hexdigest(),
@@ -71,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main, Config)

@@ -11,17 +11,11 @@ from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import save_file
 
 
 def _vit(patch: int, hidden: int, layers: int, heads: int, mlp: int) -> transformers.ViTConfig:
-    return transformers.ViTConfig(
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=mlp,
-        patch_size=patch,
-    )
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": mlp}
+    return transformers.ViTConfig(**sizes, patch_size=patch)
 
 
 # The ViTs are Table 1 of the paper; BiT and ResNet are transformers' defaults, which are R50x1 and ResNet-50.
@@ -34,40 +28,15 @@ CONFIGS = {
     "BiT R50x1": (transformers.BitConfig(global_padding="SAME"), 2048),
     "ResNet-50": (transformers.ResNetConfig(), 2048),
 }
-PROCESSORS = {
-    "vit": {"size": 224, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
-    "bit": {"size": 224, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
-    "resnet": {
-        "size": 224,
-        "crop_pct": 0.875,
-        "resample": 3,
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_std": [0.229, 0.224, 0.225],
-    },
-}
+HALF = {"size": 224, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+PROCESSORS = {"vit": HALF, "bit": HALF, "resnet": {"size": 224, "crop_pct": 0.875, "resample": 3, **IMAGENET}}
 
 
 def write(name: str, folder: Path) -> str:
-    """`folder` as the hub would hold the model `name` (float32, one model.safetensors); its path."""
+    """`folder` as the hub would hold the model `name` (float32), weights as transformers starts them; its path."""
     config, _ = CONFIGS[name]
-    with torch.device("meta"):
-        model = transformers.AutoModel.from_config(config)
-    generator = torch.Generator().manual_seed(0)
-    state = {}
-    for key, place in model.state_dict().items():
-        value = torch.empty(place.shape, dtype=place.dtype)
-        if not value.is_floating_point():
-            value.zero_()
-        elif "norm" in key and value.ndim == 1:  # norms as they start: scale and variance 1, shift and mean 0
-            value.fill_(float(key.endswith(("weight", "running_var"))))
-        elif value.ndim == 4:
-            value.normal_(0, (2 / value[0].numel()) ** 0.5, generator=generator)  # He: activations keep their size
-        else:
-            value.normal_(0, 0.02, generator=generator)
-        state[key] = value
-    folder.mkdir(parents=True, exist_ok=True)
-    config.architectures = [type(model).__name__]
-    config.save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSORS[config.model_type]))
-    save_file(state, folder / "model.safetensors")
+    torch.manual_seed(0)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSORS[config.model_type]), encoding="utf-8")
     return str(folder)

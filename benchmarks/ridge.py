@@ -19,24 +19,17 @@ benchmarks/ridge.json; benchmarks/ridge.md is written from it.
 
 from __future__ import annotations
 
-import json
-import os
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
+import harness
 import numpy as np
 import torch
 from sklearn.linear_model import Ridge
 
 from shared import cli, ridge
-from shared.paths import atomic_write
-from shared.provenance import machine
 
-HERE = Path(__file__).parent
 LAMBDAS = [10.0**i for i in range(-4, 5)]
 SHOTS, DRAWS, POOL = (1, 2, 5, 10), 5, 20
 # classes, selection and test images; the article's models have 2 x 768, 2 x 1,024, 1 x 1,280 and 2 x 2,048 features
@@ -92,30 +85,28 @@ def make(name: str, dim: int) -> Work:
 Fit = Callable[[np.ndarray, np.ndarray], Callable[[float], np.ndarray]]
 
 
-def sweep(work: Work, fit: Fit, *, keep: bool = False) -> tuple[int, list[np.ndarray]]:
-    """The cell's work by a peer: `fit(x, y)` gives a function lambda -> W, float64 [d, K]. With `keep`, the scores."""
+def sweep(work: Work, fit: Fit) -> int:
+    """A cell's work by a peer: `fit(x, y)` is lambda -> W, float64 [d, K]. The place of the best lambda."""
     targets = 2.0 * np.eye(work.classes)[work.labels] - 1.0
     pool, selection, test = (a.astype(np.float64) for a in (work.pool, work.selection, work.test))
-    kept, correct, fits = [], np.zeros(len(LAMBDAS), dtype=int), []
-    for draw in work.draws:
-        solve = fit(pool[draw], targets[draw])
-        weights = [solve(penalty) for penalty in LAMBDAS]
-        fits.append(weights)
-        for i, w in enumerate(weights):
-            scores = selection @ w
-            correct[i] += (scores.argmax(1) == work.truth).sum()
-            if keep:
-                kept.append(scores)
-    best = int(np.flatnonzero(correct == correct.max())[-1])
-    predictions = [(test @ weights[best]).argmax(1) for weights in fits]
-    return best, kept if keep else predictions
+    solvers = [fit(pool[draw], targets[draw]) for draw in work.draws]
+    weights = [[solve(penalty) for penalty in LAMBDAS] for solve in solvers]
+    correct = [[((selection @ w).argmax(1) == work.truth).sum() for w in of_draw] for of_draw in weights]
+    best = last_of_the_best(np.sum(correct, axis=0))
+    for of_draw in weights:
+        (test @ of_draw[best]).argmax(1)
+    return best
+
+
+def last_of_the_best(correct: np.ndarray) -> int:
+    return int(np.flatnonzero(correct == correct.max())[-1])
 
 
 def ours(work: Work) -> int:
+    """The same by this suite."""
     pool = ridge.Pool(work.pool, work.labels, work.classes, np.concatenate([work.selection, work.test]))
     n = len(work.selection)
-    correct = pool.correct(work.draws, LAMBDAS, work.truth, slice(0, n)).sum(0)
-    best = int(np.flatnonzero(correct == correct.max())[-1])
+    best = last_of_the_best(pool.correct(work.draws, LAMBDAS, work.truth, slice(0, n)).sum(0))
     pool.correct(work.draws, [LAMBDAS[best]], np.arange(len(work.test)) % work.classes, slice(n, None))
     return best
 
@@ -155,21 +146,18 @@ PEERS: dict[str, Fit] = {
 
 
 def measure(name: str, dim: int, rounds: int) -> dict:
-    work = make(name, dim)
-    best = ours(work)  # warm: threads and memory
-    times: dict[str, list[float]] = {method: [] for method in ["ours", *PEERS]}
-    chosen = {}
-    for _ in range(rounds):
-        for method in times:
-            start = time.perf_counter()
-            chosen[method] = ours(work) if method == "ours" else sweep(work, PEERS[method])[0]
-            times[method].append(time.perf_counter() - start)
-    return {
-        "rounds": rounds,
-        "seconds": {method: statistics.median(values) for method, values in times.items()},
-        "same lambda": len({best, *chosen.values()}) == 1,
-        **exactness(work, best),
-    }
+    work, chosen = make(name, dim), {}
+
+    def way(method: str, sweep_once: Callable[[], int]) -> Callable[[], float]:
+        def work_once() -> None:
+            chosen[method] = sweep_once()
+
+        return lambda: harness.seconds(work_once)
+
+    ways = {method: way(method, lambda fit=fit: sweep(work, fit)) for method, fit in PEERS.items()}
+    times = harness.alternate({"ours": way("ours", lambda: ours(work))} | ways, rounds)
+    same = len(set(chosen.values())) == 1
+    return {"rounds": rounds, "seconds": harness.medians(times), "same lambda": same, **exactness(work, chosen["ours"])}
 
 
 def exactness(work: Work, best: int) -> dict:
@@ -192,7 +180,7 @@ def exactness(work: Work, best: int) -> dict:
 def compare_solvers(rounds: int = 7) -> list[dict]:
     """One draw, nine lambdas, one thread: Cholesky factorisations against one eigendecomposition of the same block."""
     torch.set_num_threads(1)
-    table = []
+    rows = []
     for classes, k in [(37, 1), (37, 2), (37, 5), (37, 10), (100, 1), (100, 2), (100, 5), (100, 10)]:
         n = classes * k
         x = torch.from_numpy(np.random.default_rng(n).standard_normal((n, max(1024, n))))
@@ -209,81 +197,63 @@ def compare_solvers(rounds: int = 7) -> list[dict]:
             for penalty in LAMBDAS:
                 q @ (right / (values + penalty)[..., None])
 
-        times: dict[str, list[float]] = {"cholesky": [], "eigh": []}
-        for _ in range(rounds + 1):
-            for name, function in (("cholesky", cholesky), ("eigh", eigh)):
-                start = time.perf_counter()
-                function()
-                times[name].append(time.perf_counter() - start)
-        table.append({"classes": classes, "k": k, "n": n} | {a: statistics.median(b[1:]) for a, b in times.items()})
-    return table
+        ways = {"cholesky": lambda: harness.seconds(cholesky), "eigh": lambda: harness.seconds(eigh)}
+        times = harness.medians(harness.alternate(ways, rounds))
+        rows.append({"classes": classes, "k": k, "n": n, **times})
+    return rows
 
 
-def report(results: dict) -> str:
+def report(results: dict) -> list[str]:
     """benchmarks/ridge.md"""
-    cells = results["cells"]
+    cells, rows = results["cells"], []
+
+    def row(start: list, seconds: dict[str, float], end: list, digits: int = 2) -> None:
+        peers = [f"{seconds[p]:.{digits}f} ({seconds[p] / seconds['ours']:.1f}x)" for p in PEERS]
+        rows.append([*start, f"{seconds['ours']:.2f}", *peers, *end])
+
+    for key, cell in cells.items():
+        exact = [f"{cell['unequal classes']} of {cell['compared classes']:,}", f"{cell['relative error']:.0e}"]
+        row([*key.rsplit("/", 1), cell["rounds"]], cell["seconds"], exact)
+    whole = {dim: models for dim, models in DIMS.items() if all(f"{name}/{dim}" in cells for name in DATA)}
+    sums = [("both", dim, {dim: 1}) for dim in whole]
+    if whole == DIMS:
+        sums.append(("the article: 7 models x 2", "", DIMS))
+    for title, dim, models in sums:
+        every = [(count, cells[f"{name}/{d}"]["seconds"]) for d, count in models.items() for name in DATA]
+        row([title, dim, ""], {m: sum(count * s[m] for count, s in every) for m in ["ours", *PEERS]}, ["", ""], 1)
+    columns = ["data", "d", "rounds", "ours, s", *(f"{p}, s" for p in PEERS), "unequal classes", "relative error"]
     lines = [
         "# Closed form: 4 k x 5 draws x 9 lambdas for one model on one data set",
         "",
         f"Measured by `python benchmarks/ridge.py` on {results['machine']}. Medians of interleaved rounds; the ratio",
         "to ours in brackets. All float64. What the columns are: the script's docstring.",
         "",
-        "| data | d | rounds | ours, s | "
-        + " | ".join(f"{p}, s" for p in PEERS)
-        + " | unequal classes | relative error |",
-        "|---|---|---|---|" + "---|" * (len(PEERS) + 2),
+        *harness.table(columns, rows),
     ]
-    for key, cell in cells.items():
-        name, dim = key.rsplit("/", 1)
-        seconds = cell["seconds"]
-        peers = [f"{seconds[p]:.2f} ({seconds[p] / seconds['ours']:.1f}x)" for p in PEERS]
-        exact = f"{cell['unequal classes']} of {cell['compared classes']:,} | {cell['relative error']:.0e}"
-        lines.append(f"| {name} | {dim} | {cell['rounds']} | {seconds['ours']:.2f} | {' | '.join(peers)} | {exact} |")
-    whole = {dim: models for dim, models in DIMS.items() if all(f"{name}/{dim}" in cells for name in DATA)}
-    sums = [("both", dim, {dim: 1}) for dim in whole]
-    if whole == DIMS:
-        sums.append(("the article: 7 models x 2", "", DIMS))
-    for title, dim, models in sums:
-        total = {
-            method: sum(count * cells[f"{name}/{d}"]["seconds"][method] for d, count in models.items() for name in DATA)
-            for method in ["ours", *PEERS]
-        }
-        peers = [f"{total[p]:.1f} ({total[p] / total['ours']:.1f}x)" for p in PEERS]
-        lines.append(f"| {title} | {dim} | | {total['ours']:.2f} | {' | '.join(peers)} | | |")
     if "solvers" in results:
-        lines += [
-            "",
-            "## Nine Cholesky factorisations or one eigendecomposition",
-            "",
-            "One draw of n rows, K classes, nine lambdas, from the Gram block to the coefficients, one thread, ms.",
-            "",
-            "| K | k | n | nine Cholesky | one eigh | eigh / Cholesky |",
-            "|---|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {r['classes']} | {r['k']} | {r['n']} | {1e3 * r['cholesky']:.2f} | {1e3 * r['eigh']:.2f} | "
-            f"{r['eigh'] / r['cholesky']:.2f} |"
-            for r in results["solvers"]
-        ]
-    return "\n".join(lines) + "\n"
+        solvers = []
+        for r in results["solvers"]:
+            ms = [f"{1e3 * r[name]:.2f}" for name in ("cholesky", "eigh")]
+            solvers.append((r["classes"], r["k"], r["n"], *ms, f"{r['eigh'] / r['cholesky']:.2f}"))
+        text = "One draw of n rows, K classes, nine lambdas, from the Gram block to the coefficients, one thread, ms."
+        lines += ["", "## Nine Cholesky factorisations or one eigendecomposition", "", text, ""]
+        lines += harness.table(["K", "k", "n", "nine Cholesky", "one eigh", "eigh / Cholesky"], solvers)
+    return lines
 
 
 def main(config: Config) -> None:
-    path = HERE / "ridge.json"
-    results = json.loads(path.read_text()) if path.exists() else {"cells": {}}
-    where = machine()
-    results["machine"] = f"{where['processor']}, {where['cores']} cores, torch {torch.__version__}"
+    results = harness.Results("ridge", report, cells={})
+    results["machine"] = f"{harness.machine_line(harness.here()['machine'])}, torch {torch.__version__}"
     if config.solvers:
         results["solvers"] = compare_solvers()
     else:
         for name in config.data:
             for dim in config.dim:
                 results["cells"][f"{name}/{dim}"] = cell = measure(name, dim, config.rounds)
-                print(name, dim, json.dumps(cell), f"load {os.getloadavg()[0]:.1f}", flush=True)
+                print(name, dim, cell, f"load {harness.here()['load']:.1f}", flush=True)
     order = [f"{name}/{dim}" for name in DATA for dim in DIMS]
     results["cells"] = {key: results["cells"][key] for key in order if key in results["cells"]}
-    atomic_write(path, json.dumps(results, indent=1) + "\n")
-    atomic_write(HERE / "ridge.md", report(results))
+    results.write()
 
 
 if __name__ == "__main__":

@@ -16,18 +16,18 @@ Writes benchmarks/scratch_step.json, and benchmarks/scratch_step.md from it.
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
 
+import harness
 import numpy as np
 import torch
 import torch.nn.functional as F
+from harness import seconds
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
@@ -36,10 +36,7 @@ from papers.vit import scratch_data, scratch_models
 from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
 from papers.vit.scratch_train import Trainer
 from shared import cli
-from shared.paths import atomic_write
-from shared.provenance import machine
 
-HERE = Path(__file__).parent
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CPU = torch.device("cpu")
 # The usual loop's two workers prepare two batches each while the others compute: those steps of a round do not count.
@@ -117,48 +114,32 @@ def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
     return usual_loop(name, data.train.images, data.train.labels, order, augment)
 
 
-def serve(name: str, way: str, threads: int, asked: Connection) -> None:
-    """In a process of its own: a round of steps whenever asked, answered by the seconds of those that count."""
+def begin(name: str, way: str, threads: int) -> None:
+    """In a process of its own: the loop, past compilation, the allocator's growth and the workers' start."""
+    global loop
     torch.set_num_threads(threads)
     loop = loop_of(name, way)
-    for _ in range(WAITING + 1):  # compilation, the allocator, the workers' start
+    for _ in range(WAITING + 1):
         next(loop)
-    asked.send(None)
-    with contextlib.suppress(EOFError):  # whoever asks is gone
-        while asked.recv():
-            times = []
-            for _ in range(WAITING + COUNTED):
-                started = time.perf_counter()
-                next(loop)
-                times.append(time.perf_counter() - started)
-            asked.send(times[WAITING:])
+
+
+def one_round() -> float:
+    """In the process that began: seconds of a step, the mean of those that count."""
+    times = [seconds(lambda: next(loop)) for _ in range(WAITING + COUNTED)]
+    return statistics.fmean(times[WAITING:])
 
 
 def timed(name: str, ways: list[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of a step, the mean of each round, for every way. SystemExit if one of the processes dies."""
-    start = multiprocessing.get_context("spawn")
-    processes, pipes = {}, {}
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    try:
-        for way in ways:
-            pipes[way], there = start.Pipe()
-            processes[way] = start.Process(target=serve, args=(name, way, torch.get_num_threads(), there))
-            processes[way].start()
-            there.close()
-            pipes[way].recv()
-        for _ in range(rounds):
-            for way, pipe in pipes.items():
-                pipe.send(True)
-                times[way].append(statistics.fmean(pipe.recv()))
-    except (EOFError, OSError):
-        raise SystemExit(f"{name}, {way}: its process died, see above") from None
-    finally:
-        for pipe in pipes.values():
-            pipe.close()  # ends the loop of each process
-        for process in processes.values():
-            process.join(20)
-            process.terminate()
-    return times
+    """`one_round` of every way in every round. SystemExit if one of the processes dies."""
+    spawn, threads = multiprocessing.get_context("spawn"), torch.get_num_threads()
+    with contextlib.ExitStack() as running:
+        pools = {way: running.enter_context(ProcessPoolExecutor(1, spawn, begin, (name, way, threads))) for way in ways}
+        try:
+            return harness.alternate(
+                {way: lambda pool=pool: pool.submit(one_round).result() for way, pool in pools.items()}, rounds
+            )
+        except BrokenProcessPool:
+            raise SystemExit(f"{name}: the process of one of the ways died, see above") from None
 
 
 def augmentation(images: torch.Tensor) -> dict[str, float]:
@@ -179,110 +160,99 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
         "per image, tensors": per_image,
         "per image, torchvision on PIL": lambda: [usual(p) for p in pil],
     }
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(101):
-        for name, way in ways.items():
-            started = time.perf_counter()
-            way()
-            times[name].append(1e3 * (time.perf_counter() - started))
-    return {name: round(statistics.median(values[1:]), 3) for name, values in times.items()}
+    timed_ways = {name: lambda way=way: 1e3 * seconds(way) for name, way in ways.items()}
+    return {name: round(ms, 3) for name, ms in harness.medians(harness.alternate(timed_ways, 100, quiet=True)).items()}
 
 
 def evaluation(name: str, variant: str, data: scratch_data.TrainingData) -> float:
     """Seconds to score 5,000 images, the median of three."""
     trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
-    times = []
-    for _ in range(4):
-        started = time.perf_counter()
-        trainer.correct(data.held_out)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times[1:])
+    way = {name: lambda: seconds(lambda: trainer.correct(data.held_out))}
+    return harness.medians(harness.alternate(way, 3, quiet=True))[name]
 
 
-def report(result: dict) -> str:
+def losses(name: str, variants: Sequence[str]) -> dict[str, float]:
+    """The largest difference to the usual loop's losses over 20 steps, without augmentation."""
+    usual = loop_of(name, "usual", augment=False)
+    wanted = [next(usual) for _ in range(20)]
+    differences = {}
+    for variant in variants:
+        ours = loop_of(name, variant, augment=False)
+        differences[f"largest loss difference {variant}"] = max(abs(next(ours) - w) for w in wanted)
+    return differences
+
+
+def measure(name: str, rounds: int, data: scratch_data.TrainingData, with_losses: bool) -> dict:
+    times = timed(name, ["usual", *VARIANTS], rounds)
+    step, usual = harness.medians(times), times["usual"]
+    by_round = {way: harness.ratios(usual, values) for way, values in times.items()}
+    entry = {
+        "step_ms": {way: round(1e3 * s, 1) for way, s in step.items()},
+        "faster": {way: round(step["usual"] / s, 2) for way, s in step.items()},
+        "faster_by_round": {way: [round(min(r), 2), round(max(r), 2)] for way, r in by_round.items()},
+        "rounds": rounds,
+    }
+    for variant in ("float32", "bf16-compiled"):
+        one = evaluation(name, variant, data)
+        run = 2500 * step[variant] + 11 * one  # a run's 2,500 steps and eleven validations
+        shares = {"share_of_run_each": round(one / run, 4), "share_of_run_all_eleven": round(11 * one / run, 4)}
+        entry[f"evaluation {variant}"] = {"seconds": round(one, 2), **shares}
+    return entry | (losses(name, ("float32", "float32-compiled", "bf16-compiled")) if with_losses else {})
+
+
+def report(result: dict) -> list[str]:
     """benchmarks/scratch_step.md"""
-    where, ways = result["machine"], result["augmentation_ms"]
-    gather = ways["one gather"]
-    lines = [
+    steps, more = [], []
+    for name, entry in result["models"].items():
+        low_high = {v: "{:.2f} to {:.2f}".format(*entry["faster_by_round"][v]) for v in VARIANTS}
+        cells = [f"{entry['step_ms'][v]:.0f} ({entry['faster'][v]:.2f}x, {low_high[v]})" for v in VARIANTS]
+        steps.append([f"{name}, {entry['rounds']} rounds", f"{entry['step_ms']['usual']:.0f}", *cells])
+        for variant in VARIANTS:
+            scoring, difference = entry.get(f"evaluation {variant}"), entry.get(f"largest loss difference {variant}")
+            shares = [scoring[f"share_of_run_{part}"] for part in ("each", "all_eleven")] if scoring else []
+            texts = [f"{scoring['seconds']:.1f}", *(f"{100 * s:.2f} %" for s in shares)] if scoring else ["", "", ""]
+            more.append([name, variant, *texts, "" if difference is None else f"{difference:.0e}"])
+    ways = result["augmentation_ms"]
+    speeds = [(way, f"{ms:.2f}", f"{ms / ways['one gather']:.1f}x") for way, ms in ways.items()]
+    minutes = result.get("six_runs_minutes_without_evaluation", {})
+    return [
         "# A training step from scratch against the usual loop",
         "",
-        f"Measured by `python benchmarks/scratch_step.py` on {where['processor']}, {where['cores']} cores, torch",
+        f"Measured by `python benchmarks/scratch_step.py` on {harness.machine_line(result['machine'])}, torch",
         f"{result['torch']}. Batch 128, ms a step, medians of interleaved rounds, each way in a process of its own",
         "(ratio to the usual loop, its range over the rounds).",
         "",
-        "| | usual loop | " + " | ".join(VARIANTS) + " |",
-        "|---|---|" + "---|" * len(VARIANTS),
-    ]
-    for name, entry in result["models"].items():
-        step, faster = entry["step_ms"], entry["faster"]
-        low_high = {v: "{:.2f} to {:.2f}".format(*entry["faster_by_round"][v]) for v in VARIANTS}
-        cells = [f"{step[v]:.0f} ({faster[v]:.2f}x, {low_high[v]})" for v in VARIANTS]
-        lines.append(f"| {name}, {entry['rounds']} rounds | {step['usual']:.0f} | {' | '.join(cells)} |")
-    lines += [
+        *harness.table(["", "usual loop", *VARIANTS], steps),
         "",
-        f"Augmentation of a batch, its draws included: one gather {gather:.2f} ms; "
-        + "; ".join(f"{way} {ms:.2f} ms ({ms / gather:.1f}x)" for way, ms in ways.items() if way != "one gather")
-        + ".",
+        "Scoring 5,000 images, its share of a run, that of the eleven scorings of a run, and the largest difference to",
+        "the usual loop's losses over 20 steps:",
         "",
+        *harness.table(["", "variant", "scoring, s", "of a run", "eleven of a run", "losses differ by"], more),
+        "",
+        "Augmentation of a batch of 128, its draws included:",
+        "",
+        *harness.table(["way", "ms", "to one gather"], speeds),
+        "",
+        "The steps of the article's six runs, in minutes at this rate: "
+        + ", ".join(f"{variant} {m:.0f}" for variant, m in minutes.items()),
     ]
-    for name, entry in result["models"].items():
-        for variant in VARIANTS:
-            if f"evaluation {variant}" in entry:
-                e = entry[f"evaluation {variant}"]
-                lines.append(
-                    f"- {name}, {variant}: scoring 5,000 images takes {e['seconds']:.1f} s, "
-                    f"{100 * e['share_of_run_each']:.2f} % of a run; the eleven times of a run "
-                    f"{100 * e['share_of_run_all_eleven']:.1f} %."
-                )
-            if f"largest loss difference {variant}" in entry:
-                difference = entry[f"largest loss difference {variant}"]
-                lines.append(f"- {name}, {variant}: losses of 20 steps differ by at most {difference:.0e}.")
-    if "six_runs_minutes_without_evaluation" in result:
-        minutes = result["six_runs_minutes_without_evaluation"]
-        lines.append(
-            "- The steps of the article's six runs, in minutes at this rate: "
-            + ", ".join(f"{variant} {m:.0f}" for variant, m in minutes.items())
-            + "."
-        )
-    return "\n".join(lines) + "\n"
 
 
 def main(config: Config) -> None:
     data = material()
-    path = HERE / "scratch_step.json"
-    result = json.loads(path.read_text()) if path.exists() else {"models": {}}
-    result |= {"machine": machine(), "torch": torch.__version__, "threads": torch.get_num_threads()}
-    result["augmentation_ms"] = ways = augmentation(data.train.images)
-    print("augmentation of 128 images, ms:", ways)
+    result = harness.Results("scratch_step", report, models={})
+    result |= {**harness.here(), "torch": torch.__version__, "threads": torch.get_num_threads()}
+    result["augmentation_ms"] = augmentation(data.train.images)
+    print("augmentation of 128 images, ms:", result["augmentation_ms"])
     for name in config.models:
-        times = timed(name, ["usual", *VARIANTS], config.rounds)
-        seconds = {way: statistics.median(values) for way, values in times.items()}
-        ratios = {way: [u / s for u, s in zip(times["usual"], values, strict=True)] for way, values in times.items()}
-        entry = {"step_ms": {way: round(1e3 * s, 1) for way, s in seconds.items()},
-                 "faster": {way: round(seconds["usual"] / s, 2) for way, s in seconds.items()},
-                 "faster_by_round": {way: [round(min(r), 2), round(max(r), 2)] for way, r in ratios.items()},
-                 "rounds": config.rounds}  # fmt: skip
-        for variant in ("float32", "bf16-compiled"):
-            one = evaluation(name, variant, data)
-            run = 2500 * seconds[variant] + 11 * one
-            entry[f"evaluation {variant}"] = {"seconds": round(one, 2), "share_of_run_each": round(one / run, 4),
-                                              "share_of_run_all_eleven": round(11 * one / run, 4)}  # fmt: skip
-        if config.losses:
-            usual = loop_of(name, "usual", augment=False)
-            wanted = [next(usual) for _ in range(20)]
-            for variant in ("float32", "float32-compiled", "bf16-compiled"):
-                ours = loop_of(name, variant, augment=False)
-                entry[f"largest loss difference {variant}"] = max(abs(next(ours) - w) for w in wanted)
-        result["models"][name] = entry
-        print(name, json.dumps(entry, indent=1))
+        result["models"][name] = measure(name, config.rounds, data, config.losses)
     if all(name in result["models"] for name in scratch_models.NAMES):
         for variant in VARIANTS:
             steps = sum(result["models"][n]["step_ms"][variant] for n in scratch_models.NAMES) / 1e3
             result.setdefault("six_runs_minutes_without_evaluation", {})[variant] = round(3 * 2500 * steps / 60, 1)
-        print("six runs, minutes:", result["six_runs_minutes_without_evaluation"])
+    print("\n".join(report(result)))
     if config.update:
-        atomic_write(path, json.dumps(result, indent=1) + "\n")
-        atomic_write(path.with_suffix(".md"), report(result))
+        result.write()
 
 
 if __name__ == "__main__":

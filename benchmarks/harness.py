@@ -1,0 +1,109 @@
+"""What the benchmarks share: rounds that alternate the ways, spread and ratios, the machine, and their result files.
+
+Importing it puts this checkout's code first, before an installed one. A ratio is taken within a round, because both of
+its sides then met the same other work on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+
+from shared.paths import atomic_write  # noqa: E402
+from shared.provenance import machine  # noqa: E402
+
+
+def seconds(work: Callable[..., object], prepare: Callable[[], Any] | None = None) -> float:
+    """How long `work(prepare())` takes, or `work()`; `prepare` is not timed."""
+    prepared = () if prepare is None else (prepare(),)
+    start = time.perf_counter()
+    work(*prepared)
+    return time.perf_counter() - start
+
+
+def alternate(ways: Mapping[str, Callable[[], float]], rounds: int, *, quiet: bool = False) -> dict[str, list[float]]:
+    """What each way measured in each round; every round does all ways, one after the other.
+
+    One more round, before the first, does not count: kernels are chosen and memory is touched in it.
+    """
+    measured: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            measured[name].append(way())
+        if number and not quiet:
+            line = "  ".join(f"{name} {values[-1]:.4g}" for name, values in measured.items())
+            print(f"round {number}: {line}", file=sys.stderr, flush=True)
+    return {name: values[1:] for name, values in measured.items()}
+
+
+def medians(measured: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in measured.items()}
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Round by round."""
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+def show(value: Mapping[str, float], digits: int) -> str:
+    """A `spread` as `median (smallest to largest)`."""
+    return f"{value['median']:.{digits}f} ({value['min']:.{digits}f} to {value['max']:.{digits}f})"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Lines of a Markdown table."""
+    lines = ["|" + "".join(f" {cell} |" if cell != "" else " |" for cell in row) for row in [columns, *rows]]
+    return [lines[0], "|" + "---|" * len(columns), *lines[1:]]
+
+
+def here() -> dict[str, Any]:
+    """Where and when: goes into every result. `instructions` are those that matrix products are fast with."""
+    names = {"amx_bf16": "AMX", "avx512f": "AVX512", "avx2": "AVX2"}
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+    except OSError:
+        flags = set()
+    processor = machine() | {"instructions": [name for flag, name in names.items() if flag in flags]}
+    return {"machine": processor, "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d %H:%M")}
+
+
+def machine_line(of: Mapping[str, Any]) -> str:
+    """`AMD EPYC 7282, 2 cores, AVX2`."""
+    return ", ".join([of["processor"], f"{of['cores']} cores", *of.get("instructions", [])])
+
+
+class Results(dict):
+    """The numbers of one benchmark: `<name>.json` beside it, and `<name>.md` where `report` writes one from them."""
+
+    def __init__(self, name: str, report: Callable[[dict], list[str]] | None = None, **empty: Any):
+        self.file, self.report = HERE / f"{name}.json", report
+        super().__init__(json.loads(self.file.read_bytes()) if self.file.exists() else empty)
+
+    def write(self) -> None:
+        atomic_write(self.file, json.dumps(self, indent=1) + "\n")
+        if self.report:
+            atomic_write(self.file.with_suffix(".md"), "\n".join(self.report(self)).rstrip() + "\n")
+
+
+def process(*command: str, **environment: str) -> dict:
+    """The JSON object that `python command` prints, run in a process of its own with this checkout's code first."""
+    own = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    done = subprocess.run([sys.executable, *command], env=own, stdout=subprocess.PIPE, text=True, timeout=900)
+    if done.returncode:
+        raise SystemExit(f"{Path(command[0]).name}: its process ended with code {done.returncode}, see above")
+    return json.loads(done.stdout)
