@@ -28,7 +28,7 @@ top5-offline|$(VIT)/vit_part4_top5.py|the same with EfficientNet-Lite0 from its 
 scratch|$(VIT)/vit_part4_scratch.py|ViT against ResNet from scratch on CIFAR-10 (an hour or two on two cores)
 scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minutes)
 curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
-factors|$(VIT)/vit_part4_scratch_factors.py|what the article leaves out of its recipe, one change at a time (75 minutes on two cores)
+factors|$(VIT)/vit_part4_scratch.py|what the article leaves out of its recipe, one change at a time (75 minutes on two cores)
 pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets images and the few-shot figures
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
@@ -145,7 +145,7 @@ curves: $(READY)
 	$(PY) $(VIT)/vit_part4_scratch_curves.py $(ARGS)
 
 factors: $(READY)
-	$(PY) $(VIT)/vit_part4_scratch_factors.py $(ARGS)
+	$(PY) $(VIT)/vit_part4_scratch.py --config configs/vit/scratch-factors.toml $(ARGS)
 
 pictures: $(READY)
 	$(PY) $(VIT)/vit_part4_pictures.py $(ARGS)

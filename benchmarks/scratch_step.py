@@ -32,9 +32,10 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from papers.vit import scratch_data, scratch_models
-from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
-from papers.vit.scratch_train import Trainer
+from papers.vit.part4 import networks, stream
+from papers.vit.part4.curves import VARIANTS, Run
+from papers.vit.part4.recipe import NAMES, Recipe
+from papers.vit.part4.trainer import set_up_process
 from shared import cli
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
@@ -45,7 +46,7 @@ WAITING, COUNTED = 4, 3
 
 @dataclass
 class Config:
-    models: tuple[str, ...] = scratch_models.NAMES
+    models: tuple[str, ...] = NAMES
     """networks to time"""
     rounds: int = 5
     """rounds of seven steps for each way, of which three count"""
@@ -75,7 +76,7 @@ def usual_loop(
     name: str, images: torch.Tensor, labels: torch.Tensor, order: list[int], augment: bool
 ) -> Iterator[float]:
     """Yields a step's loss; the recipe's schedule, the same initial weights as ours."""
-    recipe, model = Recipe(), scratch_models.build(name, attention="sdpa")
+    recipe, model = Recipe(), networks.build(name, attention="sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     loader = DataLoader(Usual(images, labels, augment), batch_size=recipe.batch, sampler=order, num_workers=2)
     for step, (x, y) in enumerate(loader):
@@ -88,21 +89,22 @@ def usual_loop(
         yield loss.item()
 
 
-def our_loop(name: str, variant: str, data: scratch_data.TrainingData, augment: bool = True) -> Iterator[float]:
+def our_loop(name: str, variant: str, data: stream.TrainingData, augment: bool = True) -> Iterator[float]:
     extra = {} if augment else {"augment": lambda images, draws, pad: images}
-    trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
+    set_up_process()
+    trainer = networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
     while True:
         trainer.step()
         yield trainer.fetch()
 
 
-def material() -> scratch_data.TrainingData:
+def material() -> stream.TrainingData:
     """1,000 random images to train on, 5,000 to validate."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (1000, 3, 32, 32), dtype=torch.uint8, generator=generator)
     labels = torch.arange(1000) % 10
-    test = scratch_data.Arrays(images.repeat(5, 1, 1, 1), labels.repeat(5))
-    return scratch_data.TrainingData(scratch_data.Arrays(images, labels), test, test, MEAN, STD, 10)
+    test = stream.Arrays(images.repeat(5, 1, 1, 1), labels.repeat(5))
+    return stream.TrainingData(stream.Arrays(images, labels), test, test, MEAN, STD, 10)
 
 
 def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
@@ -110,7 +112,7 @@ def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
     data = material()
     if way != "usual":
         return our_loop(name, way, data, augment)
-    order = np.concatenate([scratch_data.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
+    order = np.concatenate([stream.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
     return usual_loop(name, data.train.images, data.train.labels, order, augment)
 
 
@@ -145,7 +147,7 @@ def timed(name: str, ways: list[str], rounds: int) -> dict[str, list[float]]:
 def augmentation(images: torch.Tensor) -> dict[str, float]:
     """Milliseconds for a batch of 128: one gather, the same per image on tensors, torchvision on PIL images."""
     batch = images[:128]
-    draws = scratch_data.draw_augmentation(0, 128, 0, 4)
+    draws = stream.draw_augmentation(0, 128, 0, 4)
     pil = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in batch]
     usual = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()])
 
@@ -154,9 +156,9 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
         crops = [p[:, t : t + 32, x : x + 32] for p, t, x in zip(padded, draws.top, draws.left, strict=True)]
         return torch.stack([c.flip(-1) if f else c for c, f in zip(crops, draws.flip, strict=True)])
 
-    assert torch.equal(per_image(), scratch_data.crop_flip(batch, draws, 4))
+    assert torch.equal(per_image(), stream.crop_flip(batch, draws, 4))
     ways: dict[str, Callable[[], object]] = {
-        "one gather": lambda: scratch_data.crop_flip(batch, scratch_data.draw_augmentation(0, 128, 0, 4), 4),
+        "one gather": lambda: stream.crop_flip(batch, stream.draw_augmentation(0, 128, 0, 4), 4),
         "per image, tensors": per_image,
         "per image, torchvision on PIL": lambda: [usual(p) for p in pil],
     }
@@ -164,9 +166,10 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
     return {name: round(ms, 3) for name, ms in harness.medians(harness.alternate(timed_ways, 100, quiet=True)).items()}
 
 
-def evaluation(name: str, variant: str, data: scratch_data.TrainingData) -> float:
+def evaluation(name: str, variant: str, data: stream.TrainingData) -> float:
     """Seconds to score 5,000 images, the median of three."""
-    trainer = Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
+    set_up_process()
+    trainer = networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
     way = {name: lambda: seconds(lambda: trainer.correct(data.held_out))}
     return harness.medians(harness.alternate(way, 3, quiet=True))[name]
 
@@ -182,7 +185,7 @@ def losses(name: str, variants: Sequence[str]) -> dict[str, float]:
     return differences
 
 
-def measure(name: str, rounds: int, data: scratch_data.TrainingData, with_losses: bool) -> dict:
+def measure(name: str, rounds: int, data: stream.TrainingData, with_losses: bool) -> dict:
     times = timed(name, ["usual", *VARIANTS], rounds)
     step, usual = harness.medians(times), times["usual"]
     by_round = {way: harness.ratios(usual, values) for way, values in times.items()}
@@ -246,9 +249,9 @@ def main(config: Config) -> None:
     print("augmentation of 128 images, ms:", result["augmentation_ms"])
     for name in config.models:
         result["models"][name] = measure(name, config.rounds, data, config.losses)
-    if all(name in result["models"] for name in scratch_models.NAMES):
+    if all(name in result["models"] for name in NAMES):
         for variant in VARIANTS:
-            steps = sum(result["models"][n]["step_ms"][variant] for n in scratch_models.NAMES) / 1e3
+            steps = sum(result["models"][n]["step_ms"][variant] for n in NAMES) / 1e3
             result.setdefault("six_runs_minutes_without_evaluation", {})[variant] = round(3 * 2500 * steps / 60, 1)
     print("\n".join(report(result)))
     if config.update:

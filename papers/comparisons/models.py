@@ -133,7 +133,7 @@ def _timm(name: str) -> Built:
 
 def _article(name: str) -> Built:
     """The article's small networks on 32-pixel images."""
-    from papers.vit.scratch_models import build as scratch
+    from papers.vit.part4.networks import build as scratch
 
     return scratch(name).to("meta"), _inputs({"x": (3, 32, 32)})
 

@@ -4,26 +4,44 @@
     python vit_part4_scratch.py --variant bf16-compiled     the same in half of the time where the CPU has AMX
     python vit_part4_scratch.py --config configs/vit/scratch-demo.toml         embedded digits, under 2 minutes
     python vit_part4_scratch.py --data my/images --sizes 200 800 --validation 500 --experiment mine
+    python vit_part4_scratch.py --config configs/vit/scratch-factors.toml      what the article leaves out: see below
     torchrun --nproc-per-node 2 vit_part4_scratch.py --threads 1      one run a rank, same results as one after another
 
 Expected (float32): the ResNet ahead at every size, by 11 to 21 points; ViT 39 % and 64 %, ResNet 51 to 55 % and 84 % at
 1,000 and 50,000 images. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
 
-Curves grow in results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on
-from the last validation. Writes results/vit/<experiment>.log and .json.
+The recipe is in part4/recipe.py, the networks in part4/networks.py, the loop in part4/trainer.py. Curves grow in
+results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on from the last
+validation. Writes results/vit/<experiment>.log and .json.
+
+With --factors: does anything that the article leaves out of its recipe move the result of one network on one number of
+images? Initialisation, weight decay, normalisation, padding, and JPEG images in the place of lossless ones, each
+changed alone, with the images, their order and their crops of the same seed; the plain recipe is repeated with more
+seeds, so that luck has a size. Result and folder are then called <experiment>-factors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
-from papers.vit.scratch_files import machine_file, read_starts
-from papers.vit.scratch_recipe import check_numbers
+from papers.vit.part4.curves import Curve, Run, Variant, read_starts
+from papers.vit.part4.recipe import NAMES, SIZES, Recipe, departure, recipe_of, spread_against_one_run
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
+from shared.verdict import Measured, Z
+
+if TYPE_CHECKING:
+    from papers.vit.part4.trainer import Experiment
+
+DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+Cell = dict[int, Curve]  # the finished runs of a network on a number of images, by seed
+Cells = dict[tuple[str, int], Cell]
 
 
 @dataclass
@@ -38,10 +56,15 @@ class Config(cli.Common):
     """split whose images validate; what --validation leaves of it is held out"""
     models: tuple[str, ...] = ("ViT", "ResNet")
     """ViT, ResNet or both"""
-    sizes: tuple[int, ...] = (1000, 5000, 50000)
+    sizes: tuple[int, ...] = SIZES
     """training images, each a multiple of the number of classes"""
     seeds: int = 1
     """repeats; a seed chooses the subset, the order, the crops and the initial weights"""
+    factors: tuple[str, ...] = ()
+    """change the recipe instead, each of these alone: jpeg, init, he, zero, decay, normalisation, padding; all: those
+    that the network has; plain: nothing but the recipe itself"""
+    plain_seeds: int = 3
+    """with --factors, repeats of the unchanged recipe: how far apart luck puts two runs"""
     steps: int = 2500
     """updates a run"""
     warmup: int = 250
@@ -56,7 +79,7 @@ class Config(cli.Common):
     """pixels; images of another size are squashed to it"""
     pad: int = 4
     """black pixels around an image before the random crop"""
-    variant: Literal["float32", "float32-compiled", "bf16", "bf16-compiled"] = "float32"
+    variant: Variant = "float32"
     """arithmetic; float32 is the reference"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
@@ -71,108 +94,21 @@ class Config(cli.Common):
     """--no-train: print and judge the runs that are finished"""
 
 
-def main(config: Config) -> Record | int:
-    import torch
-
-    from papers.vit import scratch_data, scratch_lines, scratch_models, scratch_runs, scratch_verdicts
-    from papers.vit.scratch_recipe import departure
-    from shared.device import rank_and_world
-
-    check(config, scratch_models.NAMES)
-    scratch_models.check_image_size(config.image_size)
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    rank, _ = rank_and_world()
-    choice = scratch_runs.device_of(config)
-    recipe = scratch_runs.recipe_of(config)
-    train, train_set = scratch_data.read_images(config.data, "train", config.image_size, config.data_root)
-    test, test_set = scratch_data.read_images(config.data, config.test_split, config.image_size, config.data_root)
-    classes = len(train_set.class_names)
-    sizes = tuple(sorted(config.sizes))
-    runs = scratch_runs.plan(config.models, sizes, config.seeds, config.variant)
-
-    with Record(
-        "vit", config.experiment, config=config, results=config.results, quiet=rank > 0,
-        question="From scratch and at equal cost: how do a ViT and a ResNet gain from more images?",
-    ) as record:  # fmt: skip
-        folder = record.directory / config.experiment
-        bench = scratch_runs.Bench(train, test, recipe, choice.device, folder, config.until)
-        for run in runs:
-            bench.data(run)  # a size that does not fit or a damaged note is found out before anything trains
-            read_starts(machine_file(bench.folder, run))
-        record.say("\n".join(scratch_lines.header(config.data, recipe, config.models, classes)))
-        already = scratch_runs.train_all(bench, runs, show_estimate=config.estimate) if config.train else runs
-        if rank > 0:
-            raise SystemExit(0)  # rank 0 tells the story
-        if config.until and config.until < config.steps:
-            for run in runs:
-                finished = "  " + run.name + " is finished" if bench.finished(run) else None
-                record.say(finished or scratch_runs.unfinished_line(bench.folder, run, config.until))
-            record.say(f"  --until: the curves are in {bench.folder}; no result is written or changed")
-            raise SystemExit(0)
-        curves = {run: curve for run in runs if (curve := bench.finished(run))}
-        scores = {
-            (name, size): scratch_lines.score(of_cell)
-            for size in sizes
-            for name in config.models
-            if (of_cell := [curve for run, curve in curves.items() if (run.model, run.size) == (name, size)])
-        }
-        record.say("\n".join(scratch_lines.table(scores, sizes, recipe, classes)))
-        tell_more(record, config, recipe, scores, sizes, classes, len(test) - recipe.validation)
-        for run in curves:
-            record.say(scratch_runs.time_line(run, read_starts(machine_file(bench.folder, run))))
-        reused = [run for run in already if run in curves]
-        if reused:
-            record.say(
-                f"  {len(reused)} of {len(runs)} runs were found finished in {bench.folder.name}/ and not repeated "
-                "(delete their files to train them anew)"
-            )
-        for run in runs:
-            if run not in curves:
-                record.say(scratch_runs.unfinished_line(bench.folder, run))
-
-        record.seed = 0
-        record.use_device(choice.name, config.variant, choice.reason)
-        mean, std = scratch_data.channel_statistics(train.images)
-        for name in config.models:
-            record.use_model(
-                f"{name} from scratch", revision=None, weights_sha256=None, stand_in=train_set.stand_in,
-                preprocessing=f"{recipe.image_size}x{recipe.image_size}, random crop (padding {recipe.pad}, black) "
-                f"and flip in training, mean {mean}, std {std}",
-            )  # fmt: skip
-        for part, images, arrays in (("train", train_set, train), (config.test_split, test_set, test)):
-            record.use_data(
-                config.data, split=part, source=images.source, images=len(arrays),
-                fingerprint=images.fingerprint, stand_in=images.stand_in,
-            )  # fmt: skip
-        record.results = {
-            "runs": {run.name: summary(bench, run, curve) for run, curve in curves.items()},
-            "cells": {f"{name}/{size}": vars(s) | {"mean": s.mean, "std": s.std} for (name, size), s in scores.items()},
-        }
-        record.table(
-            "Accuracy (%) at the best validation step, and on held-out images",
-            scratch_lines.HELD_OUT_COLUMNS, scratch_lines.held_out_rows(scores),
-        )  # fmt: skip
-        numbers = published.load("vit", "scratch")
-        validation = bench.data(runs[-1]).fingerprints["validation"]  # of every run; the last one is at hand
-        why = departure(config.data, train_set.stand_in or test_set.stand_in, recipe, validation)
-        scratch_verdicts.judge_costs(record, numbers, recipe, classes)
-        scratch_verdicts.judge_accuracies(record, numbers, scores, recipe.validation, why)
-        record.print_verdicts()
-        record.cannot_show(
-            "the cross-over itself, which the paper finds between 9 and 90 million images; a point is "
-            f"{scratch_lines.runs_a_point(scores)}, the validation images choose the step, "
-            "and the images are small."
-        )
-    return record
-
-
-def check(config: Config, names: tuple[str, ...]) -> None:
+def check(config: Config) -> None:
     """Raise UserError for values that make no experiment."""
+    from papers.vit.part4 import networks
+
     for model in config.models:
-        if model not in names:
-            raise UserError(f"--models {model}: choose from {', '.join(names)}")
-    check_numbers(config)
+        if model not in NAMES:
+            raise UserError(f"--models {model}: choose from {', '.join(NAMES)}")
+    networks.check_image_size(config.image_size)
+    # one image a batch leaves batch normalisation nothing to normalise
+    least = {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0, "pad": 0}
+    for key, bound in least.items():
+        if getattr(config, key) < bound:
+            raise UserError(f"--{key} {getattr(config, key)}: must be at least {bound}")
+    if not 0 <= config.warmup <= config.steps:
+        raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
     if config.test_split == "train":
         raise UserError("--test-split train: images that are trained on cannot validate; name another split")
     if not config.models or not config.sizes:
@@ -185,28 +121,351 @@ def check(config: Config, names: tuple[str, ...]) -> None:
         )
 
 
-def tell_more(record, config, recipe, scores, sizes, classes, held_out) -> None:
-    """What the suite adds to the article's log."""
-    from papers.vit import scratch_lines
+def main(config: Config) -> Record | None:
+    from papers.vit.part4 import factors, stream, trainer
+    from shared.device import choose, rank_and_world, require_compiler
 
+    check(config)
+    trainer.set_up_process(config.threads)
+    rank, _ = rank_and_world()
+    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
+    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
+        require_compiler(f"--variant {config.variant}")
+    recipe = recipe_of(config)
+    question = "From scratch and at equal cost: how do a ViT and a ResNet gain from more images?"
+    runs = [
+        Run(model, size, seed, config.variant)
+        for seed in range(config.seeds)
+        for size in sorted(config.sizes)
+        for model in config.models
+    ]
+    if config.factors:
+        question = "Does anything that the article leaves out of its recipe move the result?"
+        runs = factors.plan(config)
+    train, train_set = stream.read_images(config.data, "train", config.image_size, config.data_root)
+    test, test_set = stream.read_images(config.data, config.test_split, config.image_size, config.data_root)
+
+    name = config.experiment + "-factors" * bool(config.factors)
+    with Record("vit", name, config=config, question=question, results=config.results, quiet=rank > 0) as record:
+        folder = record.directory / name
+        experiment = trainer.Experiment(
+            runs, train, test, recipe, choice.device, folder, factors.make_trainer, factors.images_of, config.until
+        )
+        for run in runs:  # a size that does not fit or a damaged file is found out before anything trains
+            experiment.curve(run)
+            read_starts(run.machine_file(folder))
+        if not config.factors:
+            record.say("\n".join(header(config, recipe, len(train_set.class_names))))
+        before, failed = experiment.train_all(config.estimate) if config.train else (runs, {})
+        if rank > 0:
+            record.discard()  # the first process writes the result of all
+            return None
+        if config.until and config.until < config.steps:
+            record.say("\n".join(f"  {experiment.line(run)}" for run in runs))
+            record.say(f"  --until: the curves are in {folder}; no result is written or changed")
+            record.discard()
+            return None
+
+        record.seed = 0
+        record.use_device(choice.name, config.variant, choice.reason)
+        for split, images in (("train", train_set), (config.test_split, test_set)):
+            record.use_images(images, config.data, split)
+        pixels = "{0}x{0}, random crop (padding {1}, black) and flip in training, mean {2}, std {3}"
+        if config.factors:
+            pixels = "{0}x{0}, in training random crop (padding {1}) and flip"
+        pixels = pixels.format(recipe.image_size, recipe.pad, *stream.channel_statistics(train.images))
+        origin = {"revision": None, "weights_sha256": None, "stand_in": train_set.stand_in}
+        for model in config.models:
+            record.use_model(f"{model} from scratch", preprocessing=pixels, **origin)
+        last = experiment.data(runs[-1].size, runs[-1].seed)  # all runs have the same validation images
+        stand_in = train_set.stand_in or test_set.stand_in
+        why = departure(config.data, stand_in, recipe, last.fingerprints["validation"])
+        if config.factors:
+            tell_factors(record, experiment, failed, why)
+        else:
+            tell(record, config, experiment, before, why)
+    return record
+
+
+# the article's section -----------------------------------------------------------------------------------------------
+
+
+def cells_of(runs: list[Run], curves: dict[Run, Curve]) -> Cells:
+    """The finished runs of each network on each number of images, by their seeds; the smallest number first."""
+    cells: Cells = {(run.model, run.size): {} for run in sorted(runs, key=lambda run: run.size)}
+    for run, curve in curves.items():
+        cells[run.model, run.size][run.seed] = curve
+    return {key: cell for key, cell in cells.items() if cell}
+
+
+def accuracies(cell: Cell) -> list[float]:
+    """Best validation accuracies in %, a value a seed."""
+    return [curve.best_accuracy for curve in cell.values()]
+
+
+def mean(cell: Cell) -> float:
+    return statistics.fmean(accuracies(cell))
+
+
+def std(cell: Cell) -> float | None:
+    """Sample deviation over the seeds; None for a single one."""
+    return statistics.stdev(accuracies(cell)) if len(cell) > 1 else None
+
+
+def paired(one: Cell | None, other: Cell | None) -> tuple[Cell, Cell] | None:
+    """Both with the seeds only that both have, in one order: what a gap is made of. None without a common seed."""
+    common = sorted(one.keys() & other.keys()) if one and other else []
+    return ({seed: one[seed] for seed in common}, {seed: other[seed] for seed in common}) if common else None
+
+
+def tell(record: Record, config: Config, experiment: Experiment, before: list[Run], why: str | None) -> None:
+    """The article's table, what the suite adds to it, and the verdicts. `why`: see `departure`."""
+    runs, curves, recipe, classes = experiment.runs, experiment.finished(), experiment.recipe, experiment.classes
+    sizes, cells = sorted(config.sizes), cells_of(runs, curves)
+    record.say("\n".join(table(cells, sizes, recipe, classes)))
     record.section("multiply-adds of one image, counted in both conventions")
-    record.say("\n".join(scratch_lines.cost_lines(config.models, recipe, classes)))
-    if scores:
-        record.section(f"the other {held_out:,} test images at the chosen step: nothing was chosen on them")
-        record.say("\n".join(scratch_lines.held_out_lines(scores)))
+    record.say("\n".join(cost_lines(config.models, recipe, classes)))
+    if curves:
+        rest = len(experiment.test) - recipe.validation
+        record.section(f"the other {rest:,} test images at the chosen step: nothing was chosen on them")
+        held_out_table(record, cells)
         record.section("how sure the gap is")
-        record.say("\n".join(scratch_lines.seed_lines(scores, sizes, recipe.validation)))
+        record.say("\n".join(seed_lines(cells, sizes, recipe.validation)))
     record.section("runs")
+    for run in curves:
+        record.say(f"  {experiment.line(run)}")
+    if reused := sum(run in curves for run in before):
+        record.say(
+            f"  {reused} of {len(runs)} runs were found finished in {experiment.folder.name}/ and not repeated "
+            "(delete their files to train them anew)"
+        )
+    for run in runs:
+        if run not in curves:
+            record.say(f"  {experiment.line(run)}")
+    record.results = {"runs": {}, "cells": {}}
+    for run, curve in curves.items():
+        digests = {key: value for key, value in curve.identity.items() if key.endswith("_sha256")}
+        starts = read_starts(run.machine_file(experiment.folder))
+        record.results["runs"][run.name] = curve.summary() | {"images_sha256": digests, "starts": starts}
+    for (model, size), cell in cells.items():
+        record.results["cells"][f"{model}/{size}"] = {
+            "best": accuracies(cell),
+            "held_out": [curve.held_out_accuracy for curve in cell.values()],
+            "steps": [curve.best.step for curve in cell.values()],
+            "seeds": list(cell),
+            "mean": mean(cell),
+            "std": std(cell),
+        }
+    numbers = measured(cells, recipe, classes, why)
+    article = published.load("vit", "scratch")
+    record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
+    record.print_verdicts()
+    record.cannot_show(
+        f"the cross-over itself, which the paper finds between 9 and 90 million images; a point is "
+        f"{runs_a_point(cells)}, the validation images choose the step, and the images are small."
+    )
 
 
-def summary(bench, run, curve) -> dict:
-    """A run in the result file: its scores, its images, the machine it was trained on."""
-    return {
-        "best": curve["best"], "validations": curve["validations"],
-        "validation_images": curve["validation_images"], "held_out_images": curve["held_out_images"],
-        "images_sha256": {k: v for k, v in curve["identity"].items() if k.endswith("_sha256")},
-        "starts": read_starts(machine_file(bench.folder, run)),
-    }  # fmt: skip
+def header(config: Config, recipe: Recipe, classes: int) -> list[str]:
+    """The article's first lines: both networks with their cost, and the recipe."""
+    from papers.vit.part4 import networks as n
+
+    words = {
+        "ViT": f"({n.PATCH}x{n.PATCH} patches -> {(recipe.image_size // n.PATCH) ** 2} tokens + [class], D {n.DIM}, "
+        f"{n.LAYERS} layers, {n.HEADS} heads, MLP {n.MLP}):",
+        "ResNet": f"(ResNet-18 layout, widths {'-'.join(map(str, n.WIDTHS))}, BatchNorm):",
+    }
+    images = DATA_NAMES.get(config.data, config.data.rstrip("/").rpartition("/")[2])
+    lines = [f"== Section 4.3 in miniature: {images} from scratch, same recipe for both models and every data size =="]
+    for name in config.models:
+        parameters, multiply_adds = n.cost(name, classes, recipe.image_size).printed
+        lines.append(f"  {name:<6} {words[name]:<71} {parameters} parameters, {multiply_adds} multiply-adds per image")
+    return [
+        *lines,
+        f"  recipe: AdamW lr {recipe.lr:g}, warm-up {recipe.warmup} steps then cosine, weight decay "
+        f"{recipe.weight_decay:g}, batch {recipe.batch}, {recipe.steps} steps, crop + flip;",
+        f"          validation on {recipe.validation:,} {images} test images every {recipe.every} steps, "
+        "best value kept (early stopping)",
+    ]
+
+
+def table(cells: Cells, sizes: Sequence[int], recipe: Recipe, classes: int) -> list[str]:
+    """The article's table and its last line; a cell without a finished run prints "-"."""
+    lines = ["    images  per class  epochs   ViT best  ResNet best  ResNet - ViT"]
+    for size in sizes:
+        row = [cells.get((name, size)) for name in NAMES]
+        vit, resnet = (f"{mean(cell):.1f}%" if cell else "-" for cell in row)
+        gap = f"{mean(both[1]) - mean(both[0]):+.1f}" if (both := paired(*row)) else "-"
+        epochs = recipe.steps * recipe.batch / size
+        lines.append(f"{size:>10,}{size // classes:>11,}{epochs:>8.0f}{vit:>11}{resnet:>13}{gap:>13}")
+    first, last = sizes[0], sizes[-1]
+    gains = []
+    for name in NAMES:
+        if both := paired(cells.get((name, first)), cells.get((name, last))):
+            low, high = map(mean, both)
+            gains.append(f"{name} {low:.1f}% -> {high:.1f}% ({high - low:+.1f})")
+    if gains and first != last:
+        lines.append(f"  going from {first:,} to {last:,} images: {', '.join(gains)}")
+    return lines
+
+
+def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None) -> dict[str, Measured]:
+    """Every number of the article's section by its published id: costs and epochs, six accuracies, gaps, gains.
+
+    why: a stand-in's reason for the accuracies, see `departure`. Another recipe has no costs and epochs to compare.
+    """
+    from papers.vit.part4 import networks
+
+    numbers: dict[str, Measured] = {}
+    if recipe == Recipe() and classes == 10:
+        for name in NAMES:
+            for what, printed in zip(("parameters", "multiply-adds"), networks.cost(name).printed, strict=True):
+                numbers[f"cost/{name} {what}"] = Measured(printed)
+        for size in SIZES:
+            numbers[f"{size:,} images/epochs"] = Measured(f"{recipe.steps * recipe.batch / size:.0f}")
+
+    def difference(low: tuple[str, int], high: tuple[str, int]) -> Measured:
+        both = paired(cells.get(low), cells.get(high))
+        if both is None:
+            return Measured(None, why_not_run="one of the two runs was not finished")
+        terms = {"both sides' errors": gap_tolerance(*both, recipe.validation)}
+        return Measured(mean(both[1]) - mean(both[0]), stand_in=why, terms=terms)
+
+    for size in SIZES:
+        for name in NAMES:
+            ours = Measured(None, why_not_run="this run was not finished")
+            if cell := cells.get((name, size)):
+                spread = spread_against_one_run(accuracies(cell))
+                ours = Measured(mean(cell), spread, images=recipe.validation, stand_in=why)
+            numbers[f"{size:,} images/{name} best"] = ours
+        numbers[f"{size:,} images/ResNet - ViT"] = difference(("ViT", size), ("ResNet", size))
+    for name in NAMES:
+        numbers[f"1,000 -> 50,000 images/{name} gains"] = difference((name, SIZES[0]), (name, SIZES[-1]))
+    return numbers
+
+
+# what the suite adds to it -------------------------------------------------------------------------------------------
+
+
+def cost_lines(models: Sequence[str], recipe: Recipe, classes: int) -> list[str]:
+    """Multiply-adds in both conventions."""
+    from papers.vit.part4 import networks
+
+    costs = {name: networks.cost(name, classes, recipe.image_size) for name in models}
+    lines = []
+    for name, cost in costs.items():
+        attention = f" + {cost.attention:,} in attention products" if cost.attention else ""
+        lines.append(
+            f"  {name:<6} {cost.weights:,} in layers with weights{attention} = {cost.total / 1e6:.1f}M in all; "
+            f"the line above prints {cost.printed[1]}"
+        )
+    if len(costs) == 2:
+        lines.append(
+            "  the article's figure leaves the attention products out; with them one ViT image costs "
+            f"{costs['ViT'].total / costs['ResNet'].total:.2f} of a ResNet's"
+        )
+    return lines
+
+
+def held_out_table(record: Record, cells: Cells) -> None:
+    """A row for every finished run, then the mean difference over all of them."""
+    rows, differences = [], []
+    lines = ["    images  model   seed   step  validation   held out  difference"]
+    for (model, size), cell in cells.items():
+        for seed, curve in cell.items():
+            difference = curve.best_accuracy - curve.held_out_accuracy
+            differences.append(difference)
+            best, other = f"{curve.best_accuracy:.2f}", f"{curve.held_out_accuracy:.2f}"
+            rows.append([f"{size:,}", model, seed, curve.best.step, best, other, f"{difference:+.2f}"])
+            start = f"{size:>10,}  {model:<6}{seed:>6}{curve.best.step:>7}"
+            lines.append(f"{start}{best:>11}%{other:>10}%{difference:>+12.2f}")
+    lines.append(f"  mean difference over {len(differences)} runs: {statistics.fmean(differences):+.2f} points")
+    title = "Accuracy (%) at the best validation step, and on held-out images"
+    columns = ["images", "model", "seed", "step", "validation", "held out", "difference"]
+    record.say_table(title, columns, rows, lines=lines)
+
+
+def runs_a_point(cells: Cells) -> str:
+    """How many runs stand behind an accuracy, in words."""
+    fewest, most = (extreme(map(len, cells.values()), default=0) for extreme in (min, max))
+    if fewest == most == 1:
+        return "one run"
+    return f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
+
+
+def seed_lines(cells: Cells, sizes: Sequence[int], images: int) -> list[str]:
+    """Mean and sample deviation over the seeds, and the gap with its standard error."""
+    lines = []
+    for size in sizes:
+        row = {name: cells[name, size] for name in NAMES if (name, size) in cells}
+        parts = []
+        for name, cell in row.items():
+            spread = f" ± {std(cell):.2f} over {len(cell)} seeds" if len(cell) > 1 else " (one seed)"
+            parts.append(f"{name} {mean(cell):.2f}%{spread}")
+        if both := paired(row.get("ViT"), row.get("ResNet")):
+            several = f"over {len(both[0])} seeds"
+            error = f"{gap_error(*both, images):.2f} "
+            error += several if len(both[0]) > 1 else "of the two test scores; the run's luck is not in it"
+            parts.append(f"gap {mean(both[1]) - mean(both[0]):+.2f}, standard error {error}")
+        if row:
+            lines.append(f"{size:>10,}  {'   '.join(parts)}")
+    return lines
+
+
+def binomial_variance(one: Cell, other: Cell, images: int) -> float:
+    """Variance in squared points of the difference of two accuracies in %, each scored on `images`."""
+    return sum(mean(cell) * (100 - mean(cell)) / images for cell in (one, other))
+
+
+def gap_error(one: Cell, other: Cell, images: int) -> float:
+    """Standard error in points of mean(other) - mean(one), of `paired` cells.
+
+    Over the seeds when there are several (paired: both networks see one seed's images); else the binomial error of
+    two accuracies on `images`, which leaves the luck of the run out.
+    """
+    if len(one) > 1:
+        gaps = [b - a for a, b in zip(accuracies(one), accuracies(other), strict=True)]
+        return statistics.stdev(gaps) / math.sqrt(len(gaps))
+    return math.sqrt(binomial_variance(one, other, images))
+
+
+def gap_tolerance(one: Cell, other: Cell, images: int) -> float:
+    """Points that two differences of accuracies may lie apart, the article's from one run and ours from n.
+
+    The two are `paired`. Both sides carry the binomial error of two scores; where we have several seeds, both also
+    carry the spread of a run.
+    """
+    variance = 2 * binomial_variance(one, other, images)
+    if len(one) > 1:
+        variance += gap_error(one, other, images) ** 2 * (len(one) + 1)
+    return Z * math.sqrt(variance)
+
+
+def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str], why: str | None) -> None:
+    """What each change of the recipe does, against the plain recipe and what luck does to it."""
+    from papers.vit.part4 import factors
+
+    curves, first = experiment.finished(), experiment.runs[0]
+    cell = f"{first.model}, {first.size:,} training images, {experiment.recipe.steps:,} steps, {first.variant}"
+    record.say(f"== one factor at a time: {cell} ==")
+    rows, lines = factors.table(curves)
+    title = "Accuracy (%) with one thing changed, and the difference from the plain recipe"
+    lines += [*factors.mean_lines(curves), *factors.noise_lines(curves)]
+    record.say_table(title, factors.COLUMNS, rows, lines=lines)
+    printed = published.load("vit", "scratch").numbers.get(f"{first.size:,} images/{first.model} best")
+    if printed and why is None:
+        record.say(f"  the article's one run of its recipe has {printed.printed}% (best validation)")
+    record.section("what was changed")
+    for change in dict.fromkeys(run.change for run in experiment.runs):
+        record.say(f"  {change:<14} {factors.FACTORS[change].what}")
+    record.section("runs")
+    for run in experiment.runs:
+        record.say(f"  {run.change:<14} {failed.get(run) or experiment.line(run)}")
+    record.results = {f"{run.change}/seed{run.seed}": curve.summary() for run, curve in curves.items()}
+    record.cannot_show(
+        "factors together, and other networks or numbers of images; a difference that is smaller than what a "
+        "seed changes is no finding."
+    )
 
 
 if __name__ == "__main__":

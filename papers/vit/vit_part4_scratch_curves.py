@@ -9,12 +9,31 @@ that was cut short prints what it has. Writes results/vit/<experiment>-curves.lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+import statistics
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
-from papers.vit import scratch_curves as curves
+from papers.vit.part4.curves import VARIANTS, Curve, read_all
+from papers.vit.part4.recipe import SIZES, Recipe, departure_of, spread_against_one_run
 from shared import cli, published
 from shared.errors import UserError
+from shared.published import Published
 from shared.record import Record, require_plain
+from shared.verdict import Measured
+
+TITLE = "== the training curves of vit_part4_scratch.py: validation accuracy (%) and smoothed training loss =="
+# Share of the old value in the moving average of the loss; of 0.9 to 0.99 the nearest to the losses that are printed.
+SMOOTHING = 0.99
+SHARES = (0.2, 0.6, 1.0)  # of all steps: where a line shows the curve; 500, 1,500 and 2,500 of the article's 2,500
+# Both networks differ by line and marker too, so that grey print and poor sight do.
+LOOKS = {
+    "ViT": {"color": "#1f4e9c", "linestyle": "-", "marker": "o"},
+    "ResNet": {"color": "#c05a00", "linestyle": "--", "marker": "s"},
+}
+Repeats = dict[tuple[str, int], list[Curve]]  # all seeds of a network on a number of images
 
 
 @dataclass
@@ -29,83 +48,246 @@ class Config(cli.Common):
 
 def main(config: Config) -> Record:
     require_plain(config.experiment)
-    with Record(
-        "vit", f"{config.experiment}-curves", config=config, results=config.results,
-        question="How do both networks learn: do they memorise, and are they still rising when the recipe ends?",
-    ) as record:  # fmt: skip
-        found, left_out = curves.read(record.directory / config.experiment, config.seed)
-        if not found and left_out:
+    question = "How do both networks learn: do they memorise, and are they still rising when the recipe ends?"
+    name = f"{config.experiment}-curves"
+    with Record("vit", name, config=config, results=config.results, question=question) as record:
+        folder = record.directory / config.experiment
+        curves, repeats, left_out = read(folder, config.seed)
+        if not curves and left_out:
             raise UserError(left_out[0].removeprefix("left out: "))
-        if not found:
-            raise UserError(
-                f"{record.directory / config.experiment}: no curves of seed {config.seed}; "
-                "train first with vit_part4_scratch.py"
-            )
-        ends = {min(c.size for c in found), max(c.size for c in found)}
-        record.say(curves.TITLE)
-        record.say("\n".join(c.line() for c in found if c.size in ends))
-        between = [c for c in found if c.size not in ends]
+        if not curves:
+            raise UserError(f"{folder}: no curves of seed {config.seed}; train first with vit_part4_scratch.py")
+        sizes = [c.run.size for c in curves]
+        between = [c for c in curves if min(sizes) < c.run.size < max(sizes)]
+        record.say("\n".join([TITLE, *(line(c) for c in curves if c not in between)]))
         if between:
             record.section("the sizes between, which the article does not print")
-            record.say("\n".join(c.line() for c in between))
-        repeats = curves.with_repeats(record.directory / config.experiment, found)
-        seeds = curves.seed_lines(repeats)
+            record.say("\n".join(map(line, between)))
+        seeds = seed_lines(repeats)
         if seeds:
             record.section("how far apart the seeds are")
             record.say("\n".join(seeds))
         record.section("how to read this")
         record.say(
-            f"  the loss is an exponential moving average, {curves.SMOOTHING} of the old value and "
-            f"{1 - curves.SMOOTHING:.2f} of each step's (the article does not print its constant)"
+            f"  the loss is an exponential moving average, {SMOOTHING} of the old value and {1 - SMOOTHING:.2f} of "
+            "each step's (the article does not print its constant)"
         )
-        record.say(f"  {curves.arithmetic(found)}")
+        record.say(f"  {arithmetic(curves)}")
         if seeds:
             record.say(
                 f"  lines and figures show seed {config.seed}; an accuracy's verdict is that of the mean over the "
                 "seeds that reached the step, with what their spread allows"
             )
-        for line in [c.missing() for c in found if not c.complete] + left_out:
-            record.say(f"  {line}")
+        for text in [missing(c) for c in curves if not c.complete] + left_out:
+            record.say(f"  {text}")
 
         record.seed = config.seed
         record.results = {
-            f"{c.model}/{c.size}": {
-                "variant": c.identity["variant"], "complete": c.complete,
-                "validations": [[step, accuracy, c.loss_at(step)] for step, accuracy in c.validations],
-                "best": [c.best_step, c.best],
+            f"{c.run.model}/{c.run.size}": {
+                "variant": c.run.variant,
+                "complete": c.complete,
+                "validations": [[step, accuracy, loss_at(c, step)] for step, accuracy in c.points],
+                "best": [c.best.step, c.best_accuracy],
             }
-            for c in found
-        }  # fmt: skip
+            for c in curves
+        }
         record.table(
             "Validation accuracy (%) and smoothed training loss",
             ["images", "model", "step", "accuracy", "loss"],
             [
-                [f"{c.size:,}", c.model, step, f"{a:.1f}", f"{c.loss_at(step):.3f}"]
-                for c in found
-                for step, a in c.validations
+                [f"{c.run.size:,}", c.run.model, step, f"{accuracy:.1f}", f"{loss_at(c, step):.3f}"]
+                for c in curves
+                for step, accuracy in c.points
             ],
         )
-        numbers = published.load("vit", "scratch")
+        article = published.load("vit", "scratch")
         if config.figures:
-            from papers.vit import scratch_figures
-
             record.figure(
-                scratch_figures.draw_sizes(found, numbers, record.figures_dir / f"{config.experiment}-sizes.png"),
+                draw_sizes(curves, article, record.figures_dir / f"{config.experiment}-sizes.png"),
                 "Best validation accuracy against the number of training images, as in Figure 4: ViT and ResNet, "
                 "ours, and the article's where the images are the same.",
             )
             record.figure(
-                scratch_figures.draw_curves(found, record.figures_dir / f"{config.experiment}-curves.png"),
+                draw_curves(curves, record.figures_dir / f"{config.experiment}-curves.png"),
                 "Validation accuracy and smoothed training loss against the step, a panel for each number of images, "
                 "ViT and ResNet.",
             )
-        curves.judge(record, numbers, repeats, config.seed)
+        numbers = measured(article, repeats, config.seed)
+        record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
         record.print_verdicts()
         record.cannot_show(
             "how much of a curve is the luck of the run, where there is one seed; the validation images also choose "
             "its best step."
         )
     return record
+
+
+def read(folder: Path, seed: int) -> tuple[list[Curve], Repeats, list[str]]:
+    """(a seed's curves by size, the ViT first; all seeds of each; a line for each run that is not shown).
+
+    All seeds: those of the same network, size, arithmetic and recipe, however far they came.
+    """
+    every, left_out = read_all(folder, Recipe)
+    of_seed = [c for c in every if c.run.seed == seed]
+    # one line a cell: a finished run before one cut short, then the reference before the other arithmetics
+    of_seed.sort(key=lambda c: (c.run.size, c.run.model != "ViT", not c.complete, VARIANTS.index(c.run.variant)))
+    shown: dict[tuple[str, int], Curve] = {}
+    for c in of_seed:
+        run = c.run
+        if (run.model, run.size) in shown:
+            state = "" if c.complete else " (cut short)"
+            left_out.append(f"{run.size:,} images {run.model}: also there in {run.variant}{state}, not shown")
+        shown.setdefault((run.model, run.size), c)
+
+    def apart_from_the_seed(c: Curve) -> dict[str, Any]:
+        return {key: value for key, value in c.identity.items() if key not in ("seed", "train_sha256")}
+
+    repeats = {
+        cell: [c for c in every if apart_from_the_seed(c) == apart_from_the_seed(curve)]
+        for cell, curve in shown.items()
+    }
+    return list(shown.values()), repeats, left_out
+
+
+def smooth(losses: list[float]) -> list[float]:
+    """Exponential moving average with SMOOTHING, started at the first loss; one value a loss."""
+    return list(accumulate(losses, lambda old, loss: SMOOTHING * old + (1 - SMOOTHING) * loss))
+
+
+def loss_at(curve: Curve, step: int) -> float:
+    """Moving average of the loss after `step` updates."""
+    return smooth(curve.losses[:step])[-1]
+
+
+def line(curve: Curve) -> str:
+    """The article's line: three points and the best."""
+    shown = []
+    for share in SHARES:
+        step = round(share * curve.steps)
+        # a run with other distances between validations shows the nearest ones
+        reached = min(curve.points, key=lambda point: abs(point[0] - step))
+        if (curve.complete or reached[0] == step) and reached not in shown:
+            shown.append(reached)
+    points = "  ".join(f"step {s}: {a:.1f}% / loss {loss_at(curve, s):.3f}" for s, a in shown)
+    best = f"best {curve.best_accuracy:.1f}% at step {curve.best.step}"
+    return f"{curve.run.size:>8,} images  {curve.run.model:<6} {points}   {best}"
+
+
+def missing(curve: Curve) -> str:
+    """What a run that was cut short lacks."""
+    return (
+        f"{curve.run.size:,} images {curve.run.model}: the curve ends at step {curve.last_step:,} of {curve.steps:,}; "
+        "start vit_part4_scratch.py again to go on"
+    )
+
+
+def at_step(curves: list[Curve], step: int) -> list[float]:
+    """Validation accuracies in % at `step`, of the seeds that came so far."""
+    return [accuracy for curve in curves for at, accuracy in curve.points if at == step]
+
+
+def seed_lines(repeats: Repeats) -> list[str]:
+    """How far apart the seeds are at the steps that a line shows, where there are several."""
+    lines = []
+    for (model, size), curves in repeats.items():
+        for step in sorted({round(share * curves[0].steps) for share in SHARES}):
+            values = at_step(curves, step)
+            if len(values) > 1:
+                lines.append(
+                    f"{size:>8,} images  {model:<6} step {step}: {statistics.fmean(values):.1f} ± "
+                    f"{statistics.stdev(values):.1f} % over {len(values)} seeds, {min(values):.1f} to {max(values):.1f}"
+                )
+    return lines
+
+
+def arithmetic(curves: list[Curve]) -> str:
+    """In which variant the shown runs were trained, in words."""
+    cells: dict[str, list[str]] = {}
+    for curve in curves:
+        cells.setdefault(curve.run.variant, []).append(f"{curve.run.model} {curve.run.size:,}")
+    if len(cells) == 1:
+        return f"trained in {next(iter(cells))}"
+    return "trained in " + "; ".join(f"{variant}: {', '.join(runs)}" for variant, runs in cells.items())
+
+
+def measured(article: Published, repeats: Repeats, seed: int) -> dict[str, Measured]:
+    """Our numbers for the article's twelve accuracies and twelve losses along the curves, by their published ids.
+
+    An accuracy is the mean of the seeds that reached the step. A loss is the shown seed's.
+    """
+    numbers = {}
+    for id in article.numbers:
+        point = re.fullmatch(r"(curve|loss), ([\d,]+) images/(\w+) step (\d+)", id)
+        if not point:
+            continue
+        kind, size, model, step = point[1], int(point[2].replace(",", "")), point[3], int(point[4])
+        curves = [c for c in repeats.get((model, size), []) if kind == "curve" or c.run.seed == seed]
+        values = at_step(curves, step)
+        if not values:
+            numbers[id] = Measured(None, why_not_run="no curve of this run reaches the step")
+            continue
+        why = departure_of(curves[0])
+        if kind == "curve":
+            std, images = spread_against_one_run(values), curves[0].validation_images
+            numbers[id] = Measured(statistics.fmean(values), std, images=images, stand_in=why)
+        else:
+            why = why or f"the article does not print how its loss is smoothed (ours: {SMOOTHING})"
+            numbers[id] = Measured(loss_at(curves[0], step), stand_in=why)
+    return numbers
+
+
+def draw_curves(curves: list[Curve], path: Path) -> Path:
+    """Accuracy above, loss below, a column for each number of images."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from shared import plots
+
+    sizes = sorted({c.run.size for c in curves})
+    with matplotlib.rc_context(plots.STYLE):
+        figure = Figure(figsize=(1.2 + 2.7 * len(sizes), 4.8), layout="constrained")
+        axes = figure.subplots(2, len(sizes), sharex="col", sharey="row", squeeze=False)
+        for curve in curves:
+            above, below = axes[:, sizes.index(curve.run.size)]
+            look = LOOKS[curve.run.model] | {"label": curve.run.model, "markersize": 3.5}
+            steps, accuracies = zip(*curve.points, strict=True)
+            above.plot(steps, accuracies, **look)
+            every = max(1, curve.steps // 10)
+            below.plot(range(1, len(curve.losses) + 1), smooth(curve.losses), markevery=(every - 1, every), **look)
+            if not curve.complete:
+                above.annotate("cut short", (steps[-1], accuracies[-1]), fontsize=7)
+            above.set_title(f"{curve.run.size:,} images", fontsize=9)
+            below.set_xlabel("step")
+        axes[0][0].set_ylabel("validation accuracy (%)")
+        axes[1][0].set_ylabel("training loss, smoothed (nats)")
+        # the last panel may lack a network that the others show
+        lines = {line.get_label(): line for panel in axes[0] for line in panel.get_lines()}
+        axes[0][-1].legend(handles=list(lines.values()), frameon=False, loc="lower right")
+    return plots.save(figure, path)
+
+
+def draw_sizes(curves: list[Curve], article: Published, path: Path) -> Path:
+    """Best accuracy against the number of images: ours filled, the article's hollow (not beside other images)."""
+    from shared import plots
+
+    figure, axes = plots.figure_and_axes(4.6, 3.4)
+    comparable = not any(map(departure_of, curves))
+    for model, look in LOOKS.items():
+        ours = sorted((c.run.size, c.best_accuracy) for c in curves if c.run.model == model and c.complete)
+        if ours:
+            axes.plot(*zip(*ours, strict=True), label=f"{model}, ours", markersize=5, **look)
+        if comparable:
+            printed = [article[f"{size:,} images/{model} best"].value for size in SIZES]
+            hollow = look | {"markersize": 8, "markerfacecolor": "none", "linestyle": "none"}
+            axes.plot(SIZES, printed, label=f"{model}, article", **hollow)
+    ticks = sorted({tick for line in axes.lines for tick in line.get_xdata()})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{t:,}" for t in ticks], minor=False)
+    axes.minorticks_off()
+    axes.set_xlabel("training images")
+    axes.set_ylabel("best validation accuracy (%)")
+    axes.legend(frameon=False, fontsize=8, loc="best")
+    return plots.save(figure, path)
 
 
 if __name__ == "__main__":

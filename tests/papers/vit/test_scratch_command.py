@@ -13,17 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from papers.vit import scratch_checkpoint
 from papers.vit import vit_part4_scratch as script
 from papers.vit import vit_part4_scratch_curves as curves_script
+from papers.vit.part4.trainer import only_start
 from shared.cli import parse, read_config
 from shared.errors import UserError
 from shared.paths import ROOT
 
 TINY = {
-    "data": "digits", "image_size": 8, "sizes": (20, 40), "steps": 6, "warmup": 1, "batch": 16, "validation": 50,
-    "every": 3, "threads": 1, "device": "cpu",
-}  # fmt: skip
+    "data": "digits",
+    "image_size": 8,
+    "sizes": (20, 40),
+    "steps": 6,
+    "warmup": 1,
+    "batch": 16,
+    "validation": 50,
+    "every": 3,
+    "threads": 1,
+    "device": "cpu",
+}
 
 
 def configured(results: Path, **changes) -> script.Config:
@@ -82,16 +90,14 @@ def test_until_stops_and_the_same_command_without_it_goes_on(
         if until == 6:
             assert not result.exists()  # a start that stops early replaces no result
             (tmp_path / "vit" / "scratch" / "checkpoints" / "ResNet-20-seed0.ckpt").rename(tmp_path / "away")
-            with pytest.raises(SystemExit):  # without its checkpoint a curve that went so far is not begun anew
-                script.main(configured(tmp_path, **one, until=3))
+            # without its checkpoint a curve that went so far is not begun anew
+            assert script.main(configured(tmp_path, **one, until=3)) is None
             (tmp_path / "away").rename(tmp_path / "vit" / "scratch" / "checkpoints" / "ResNet-20-seed0.ckpt")
             script.main(configured(tmp_path, **one, until=6))
         else:
-            with pytest.raises(SystemExit) as stop:
-                script.main(configured(tmp_path, **one, until=until))
+            assert script.main(configured(tmp_path, **one, until=until)) is None
             line = next(x for x in capsys.readouterr().out.splitlines() if "not finished" in x)
             assert "ResNet-20-seed0" in line and "step 3 of 6" in line and line.endswith("without --until goes on")
-            assert stop.value.code == 0
     assert result.exists()
     assert curve_files(tmp_path)["ResNet-20-seed0.json"] == curve_files(finished)["ResNet-20-seed0.json"]
 
@@ -183,7 +189,7 @@ def test_a_damaged_note_of_the_machine_is_found_before_anything_trains(tmp_path:
     path = tmp_path / "vit" / "scratch" / "ResNet-40-seed0.machine.json"
     path.parent.mkdir(parents=True)
     path.write_text(note)
-    with pytest.raises(UserError, match=r"ResNet-40-seed0.machine.json: damaged .*only the times of the run are lost"):
+    with pytest.raises(UserError, match=r"ResNet-40-seed0.machine.json: .*only the times of the run are lost"):
         script.main(configured(tmp_path))
     assert not curve_files(tmp_path)
 
@@ -212,7 +218,7 @@ def test_seeds_of_which_some_are_missing_keep_their_numbers(tmp_path: Path, caps
 def test_a_second_start_at_once_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "vit" / "scratch"
     with (
-        scratch_checkpoint.only_start(folder),
+        only_start(folder),
         pytest.raises(UserError, match=f"another start .process {os.getpid()}. is training"),
     ):
         script.main(configured(tmp_path))
@@ -246,8 +252,11 @@ def test_two_ranks_give_what_one_gives(finished: Path, tmp_path: Path) -> None:
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [sys.executable, *launch, *command(tmp_path, "--models", "ResNet")],
-        env=environment(), capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr
     assert curve_files(tmp_path) == resnets(finished)
     assert done.stdout.count("== Section 4.3 in miniature") == 1  # one rank tells the story
@@ -255,20 +264,44 @@ def test_two_ranks_give_what_one_gives(finished: Path, tmp_path: Path) -> None:
 
 def test_the_command_line_is_frozen() -> None:
     assert [f.name for f in dataclasses.fields(script.Config)] == [
-        "config", "results", "strict", "experiment", "data", "data_root", "test_split", "models", "sizes", "seeds",
-        "steps", "warmup", "batch", "validation", "every", "image_size", "pad", "variant", "device", "threads",
-        "estimate", "until", "train",
-    ]  # fmt: skip
+        "config",
+        "results",
+        "strict",
+        "experiment",
+        "data",
+        "data_root",
+        "test_split",
+        "models",
+        "sizes",
+        "seeds",
+        "factors",
+        "plain_seeds",
+        "steps",
+        "warmup",
+        "batch",
+        "validation",
+        "every",
+        "image_size",
+        "pad",
+        "variant",
+        "device",
+        "threads",
+        "estimate",
+        "until",
+        "train",
+    ]
     config = parse(script.Config, ["--sizes", "100", "200", "--models", "ViT", "--no-train", "--variant", "bf16"])
     assert config.sizes == (100, 200) and config.models == ("ViT",) and not config.train
 
 
 def test_the_defaults_are_the_articles_recipe_and_configurations_load() -> None:
-    from papers.vit.scratch_recipe import Recipe
+    from papers.vit.part4.recipe import Recipe
 
     defaults, article = script.Config(), Recipe()
-    assert all(getattr(defaults, key) == getattr(article, key) for key in
-               ("steps", "warmup", "batch", "validation", "every", "image_size", "pad"))  # fmt: skip
+    assert all(
+        getattr(defaults, key) == getattr(article, key)
+        for key in ("steps", "warmup", "batch", "validation", "every", "image_size", "pad")
+    )
     demo = read_config(script.Config, ROOT / "configs" / "vit" / "scratch-demo.toml")
     assert demo.data == "digits" and len(demo.sizes) == 2
     assert read_config(script.Config, ROOT / "configs" / "vit" / "scratch.toml").sizes == defaults.sizes

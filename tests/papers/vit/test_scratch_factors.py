@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,12 @@ import torch
 import torchvision.transforms.functional as TF
 from torch import nn
 
-from papers.vit import scratch_factors as factors
-from papers.vit import vit_part4_scratch as plain_script
-from papers.vit import vit_part4_scratch_factors as script
-from papers.vit.scratch_data import Augmentation, TrainingData, draw_augmentation, prepare, read_images
-from papers.vit.scratch_recipe import PLAIN, Recipe, Run
-from papers.vit.scratch_train import crop_flip, identity
+from papers.vit import vit_part4_scratch as script
+from papers.vit.part4 import factors, networks
+from papers.vit.part4.curves import PLAIN, Best, Curve, Run, Validation
+from papers.vit.part4.recipe import Recipe
+from papers.vit.part4.stream import Augmentation, TrainingData, crop_flip, draw_augmentation, prepare, read_images
+from papers.vit.part4.trainer import Trainer, identity
 from shared.errors import UserError
 
 CPU = torch.device("cpu")
@@ -24,10 +25,21 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = Recipe(steps=4, warmup=1, batch=16, validation=50, every=2, image_size=8, pad=1)
 RUN = Run("ResNet", 40)
 OPTIONS = {
-    "data": "digits", "image_size": 8, "pad": 1, "size": 40, "steps": 4, "warmup": 1, "batch": 16, "validation": 50,
-    "every": 2, "threads": 1, "device": "cpu", "variant": "float32",
+    "data": "digits",
+    "image_size": 8,
+    "pad": 1,
+    "models": ("ResNet",),
+    "sizes": (40,),
+    "steps": 4,
+    "warmup": 1,
+    "batch": 16,
+    "validation": 50,
+    "every": 2,
+    "threads": 1,
+    "device": "cpu",
     "estimate": False,
-}  # fmt: skip
+    "factors": ("all",),
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +52,13 @@ def configured(results: Path, **changes) -> script.Config:
     return script.Config(**OPTIONS | {"results": results} | changes)
 
 
+def made(change: str, data: TrainingData) -> Trainer:
+    return factors.make_trainer(replace(RUN, change=change), TINY, factors.images_of(change, data), CPU)
+
+
 def differences(name: str, data: TrainingData) -> set[str]:
     """What of a trainer is another one's than the plain recipe's."""
-    plain, changed = (factors.trainer(which, RUN, TINY, data, CPU) for which in (PLAIN, name))
+    plain, changed = (made(which, data) for which in (PLAIN, name))
     found = set()
     for part in ("train", "validation", "held_out"):
         one, other = getattr(plain.data, part), getattr(changed.data, part)
@@ -64,22 +80,29 @@ def differences(name: str, data: TrainingData) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("jpeg", "images"), ("init", "weights"), ("he", "weights"), ("zero", "weights"), ("decay", "decay"),
-     ("normalisation", "normalisation"), ("padding", "crops")],
-)  # fmt: skip
+    [
+        ("jpeg", "images"),
+        ("init", "weights"),
+        ("he", "weights"),
+        ("zero", "weights"),
+        ("decay", "decay"),
+        ("normalisation", "normalisation"),
+        ("padding", "crops"),
+    ],
+)
 def test_a_factor_changes_one_thing(name: str, what: str, data: TrainingData) -> None:
     assert differences(name, data) == {what}
 
 
 def test_the_plain_recipe_changes_nothing(data: TrainingData) -> None:
     assert differences(PLAIN, data) == set()
-    config = configured(Path())
-    assert {name for name, _ in script.plan(config, tuple(factors.FACTORS))} == set(factors.FACTORS)
+    assert {run.change for run in factors.plan(configured(Path()))} == set(factors.FACTORS)
 
 
 def test_he_initialisation(data: TrainingData) -> None:
+    model = networks.build("ResNet")
     state = torch.random.get_rng_state()
-    model = factors.he_init(RUN, 10)
+    factors.he_init(model, 0)
     assert torch.equal(torch.random.get_rng_state(), state), "the caller's generator moved"
     for module in model.modules():
         if isinstance(module, nn.Conv2d) and module.weight.numel() > 10_000:
@@ -89,7 +112,7 @@ def test_he_initialisation(data: TrainingData) -> None:
 
 
 def test_zero_initialisation(data: TrainingData) -> None:
-    zero, both, he = factors.zero_init(RUN, 10), factors.he_and_zero_init(RUN, 10), factors.he_init(RUN, 10)
+    zero, both, he = (made(name, data).model for name in ("zero", "init", "he"))
     for model in (zero, both):
         assert all(block.bn2.weight.abs().max() == 0 and block.bn1.weight.min() == 1 for block in model.blocks)
     assert torch.equal(both.stem[0].weight, he.stem[0].weight)
@@ -97,7 +120,7 @@ def test_zero_initialisation(data: TrainingData) -> None:
 
 
 def test_decay_leaves_biases_and_norms_alone(data: TrainingData) -> None:
-    trainer = factors.trainer("decay", RUN, TINY, data, CPU)
+    trainer = made("decay", data)
     decayed, left = sorted(trainer.optimizer.param_groups, key=lambda group: -group["weight_decay"])
     assert decayed["weight_decay"] == TINY.weight_decay and left["weight_decay"] == 0
     assert all(p.ndim > 1 for p in decayed["params"]) and all(p.ndim == 1 for p in left["params"])
@@ -110,7 +133,7 @@ def test_mirrored_padding_is_torchvisions() -> None:
     images = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     top, left = (t.flatten() for t in torch.meshgrid(torch.arange(3), torch.arange(3), indexing="ij"))
     flip = torch.arange(9) % 2 == 0
-    ours = factors.mirrored(images, Augmentation(top, left, flip), 1)
+    ours = factors.FACTORS["padding"].augment(images, Augmentation(top, left, flip), 1)
     padded = TF.pad(images, [1], padding_mode="reflect")
     for i, image in enumerate(padded):
         crop = TF.crop(image, int(top[i]), int(left[i]), 8, 8)
@@ -146,8 +169,7 @@ def test_the_table_holds_every_factor_against_plain(finished: Path) -> None:
 
 
 def test_plain_is_the_run_of_the_scratch_script(finished: Path, tmp_path: Path) -> None:
-    options = {key: value for key, value in OPTIONS.items() if key != "size"}
-    plain_script.main(plain_script.Config(**options, sizes=(40,), models=("ResNet",), results=tmp_path))
+    script.main(configured(tmp_path, factors=()))
     theirs = (tmp_path / "vit" / "scratch" / "ResNet-40-seed0.json").read_bytes()
     assert (finished / "vit" / "scratch-factors" / "plain" / "ResNet-40-seed0.json").read_bytes() == theirs
 
@@ -156,7 +178,7 @@ def test_a_second_start_repeats_nothing(finished: Path, monkeypatch: pytest.Monk
     def never(self) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(factors.Trainer, "step", never)
+    monkeypatch.setattr(Trainer, "step", never)
     script.main(configured(finished, plain_seeds=2))
 
 
@@ -178,17 +200,18 @@ def test_what_is_not_trained_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "VGG"}, "--model VGG: choose from ViT, ResNet"),
+        ({"models": ("VGG",)}, "--models VGG: choose from ViT, ResNet"),
         (
             {"factors": ("luck",)},
             "--factors luck: choose from plain, jpeg, init, he, zero, decay, normalisation, padding",
         ),
-        ({"model": "ViT", "factors": ("init",)}, "--factors init: the article leaves the ResNet's"),
+        ({"models": ("ViT",), "factors": ("init",)}, "--factors init: the article leaves the ResNet's"),
         ({"plain_seeds": 0}, "--plain-seeds 0: every factor is held against"),
         ({"seeds": 0}, "--seeds 0: must be at least 1"),
         ({"pad": 8, "factors": ("padding",)}, "--factors padding: a mirror needs --pad between 1 and 7, not 8"),
         ({"pad": 0, "factors": ("padding",)}, "--factors padding: a mirror needs --pad between 1 and 7, not 0"),
-        ({"size": 45}, "size 45 does not divide into 10 classes"),
+        ({"sizes": (45,)}, "size 45 does not divide into 10 classes"),
+        ({"sizes": (20, 40)}, "--factors: name one network and one number of images"),
         ({"warmup": 9}, "--warmup 9: must lie between 0 and --steps 4"),
     ],
 )
@@ -198,14 +221,16 @@ def test_mistakes_are_one_line(tmp_path: Path, changes: dict, message: str) -> N
 
 
 def test_identity_names_the_change_only_where_there_is_one(data: TrainingData) -> None:
-    assert "change" not in identity(RUN, TINY, data) and identity(RUN, TINY, data, "jpeg")["change"] == "jpeg"
+    for change in ("", PLAIN):
+        assert "change" not in identity(replace(RUN, change=change), TINY, data)
+    assert identity(replace(RUN, change="jpeg"), TINY, data)["change"] == "jpeg"
 
 
 def test_what_does_not_apply_is_not_planned() -> None:
     def planned(**changes) -> list[str]:
-        return [name for name, _ in script.plan(configured(Path(), **changes), tuple(factors.FACTORS))]
+        return [run.change for run in factors.plan(configured(Path(), **changes))]
 
-    assert planned(model="ViT", pad=0) == [PLAIN, "jpeg", "decay", "normalisation", PLAIN, PLAIN]
+    assert planned(models=("ViT",), pad=0) == [PLAIN, "jpeg", "decay", "normalisation", PLAIN, PLAIN]
     assert planned(factors=(PLAIN,), plain_seeds=2) == [PLAIN, PLAIN]
     assert planned(factors=("jpeg", "jpeg"), seeds=2, plain_seeds=2) == [PLAIN, "jpeg"] * 2
 
@@ -213,15 +238,15 @@ def test_what_does_not_apply_is_not_planned() -> None:
 def test_a_change_that_diverges_is_a_result_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    real = factors.Trainer.step
+    real = Trainer.step
 
     def bad(self):
         loss = real(self)
-        if self.change == "jpeg":
+        if self.run.change == "jpeg":
             self.pending[-1] = loss * float("nan")
         return loss
 
-    monkeypatch.setattr(factors.Trainer, "step", bad)
+    monkeypatch.setattr(Trainer, "step", bad)
     script.main(configured(tmp_path, factors=("jpeg", "decay"), plain_seeds=1))
     out = capsys.readouterr().out
     assert re.search(r"jpeg +ResNet-40-seed0: the loss is nan at step 1\n", out)
@@ -237,26 +262,29 @@ def test_a_damaged_curve_is_found_before_anything_trains(tmp_path: Path) -> None
     assert not (tmp_path / "vit" / "scratch-factors" / "plain").exists()
 
 
-def made(seed: int, correct: int) -> dict:
+def curves_of(correct: dict[tuple[str, int], int]) -> dict[Run, Curve]:
+    """Finished runs by change and seed, of which so many of 50 validation images and 30 of 50 others are right."""
     return {
-        "best": {"step": 4, "correct": correct, "held_out_correct": 30}, "validation_images": 50,
-        "held_out_images": 50, "identity": {"seed": seed},
-    }  # fmt: skip
+        Run("ResNet", 40, seed, change=change): Curve(
+            1, {"steps": 4}, True, 50, 50, [Validation(4, count)], Best(4, count, 30), [1.0] * 4
+        )
+        for (change, seed), count in correct.items()
+    }
 
 
 def test_noise_is_students_t_of_the_plain_seeds() -> None:
-    assert "is not known" in script.noise_lines({(PLAIN, 0): made(0, 25)})[0]
+    assert "is not known" in factors.noise_lines(curves_of({(PLAIN, 0): 25}))[0]
     # 50, 52, 54 %: deviation 2; t of 2 degrees of freedom 4.303; of a difference 4.303 * sqrt(2) * 2 = 12.2
-    curves = {(PLAIN, seed): made(seed, correct) for seed, correct in enumerate((25, 26, 27))}
-    text = "\n".join(script.noise_lines(curves | {("jpeg", 0): made(0, 20)}))
+    curves = curves_of({(PLAIN, 0): 25, (PLAIN, 1): 26, (PLAIN, 2): 27, ("jpeg", 0): 20})
+    text = "\n".join(factors.noise_lines(curves))
     assert "52.00% on average over 3 seeds, sample deviation 2.00 points" in text
     assert "within 12.2 points in the best validation and 6.1 on all test images" in text
     assert text.endswith("differences looked at: 1")
 
 
 def test_several_seeds_of_a_factor_have_a_mean_and_an_error() -> None:
-    curves = {(PLAIN, 0): made(0, 25), (PLAIN, 1): made(1, 25), ("jpeg", 0): made(0, 21), ("jpeg", 1): made(1, 23)}
     # -4 and -2 of 100 images
-    assert script.mean_lines(curves) == [
+    curves = curves_of({(PLAIN, 0): 25, (PLAIN, 1): 25, ("jpeg", 0): 21, ("jpeg", 1): 23})
+    assert factors.mean_lines(curves) == [
         "  jpeg           -3.00 points on all test images, standard error 1.00 over 2 seeds"
     ]

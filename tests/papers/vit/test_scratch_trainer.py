@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from papers.vit import scratch_checkpoint, scratch_files
-from papers.vit.scratch_data import Arrays, TrainingData, crop_flip, prepare, read_images
-from papers.vit.scratch_recipe import VARIANTS, Recipe, Run
-from papers.vit.scratch_train import Trainer, adamw, attention_code, compiles, identity, train
+from papers.vit.part4.curves import VARIANTS, Best, Run, read_starts
+from papers.vit.part4.networks import adamw, attention_code, compiles, make_trainer
+from papers.vit.part4.recipe import Recipe
+from papers.vit.part4.stream import Arrays, TrainingData, crop_flip, prepare, read_images
+from papers.vit.part4.trainer import Trainer, identity, load_checkpoint, train
 from shared.errors import UserError
 from shared.paths import ROOT
 
@@ -50,47 +51,47 @@ def interrupted(trainer: Trainer, folder: Path, after: int) -> None:
 @pytest.mark.parametrize("model", ["ViT", "ResNet"])
 def test_resume_ends_with_the_same_bytes(model: str, data: TrainingData, tmp_path: Path) -> None:
     run = Run(model, 40)
-    train(Trainer(run, TINY, data, CPU), tmp_path / "whole")
+    train(make_trainer(run, TINY, data, CPU), tmp_path / "whole")
     for after in (3, 6, 12):  # before the first checkpoint, between two, after the last
-        interrupted(Trainer(run, TINY, data, CPU), tmp_path / "parts", after)
-    train(Trainer(run, TINY, data, CPU), tmp_path / "parts")
+        interrupted(make_trainer(run, TINY, data, CPU), tmp_path / "parts", after)
+    train(make_trainer(run, TINY, data, CPU), tmp_path / "parts")
     whole, parts = ((tmp_path / name / f"{run.name}.json").read_bytes() for name in ("whole", "parts"))
     assert whole == parts
-    starts = scratch_files.read_starts(tmp_path / "parts" / f"{run.name}.machine.json")
-    assert [s["from_step"] for s in starts] == [0, 4, 8] and starts[-1]["to_step"] == 12
+    starts = read_starts(tmp_path / "parts" / f"{run.name}.machine.json")
+    assert [s.from_step for s in starts] == [0, 4, 8] and starts[-1].to_step == 12
     assert not list((tmp_path / "parts" / "checkpoints").iterdir())  # nothing is left to go on from
 
 
 def test_a_finished_run_is_read_and_not_repeated(data: TrainingData, tmp_path: Path) -> None:
-    first = train(Trainer(Run("ResNet", 40), TINY, data, CPU), tmp_path)
-    again = Trainer(Run("ResNet", 40), TINY, data, CPU)
+    first = train(make_trainer(Run("ResNet", 40), TINY, data, CPU), tmp_path)
+    again = make_trainer(Run("ResNet", 40), TINY, data, CPU)
     assert train(again, tmp_path) == first and again.done == 0
 
 
 def test_the_curve_holds_what_the_run_did(data: TrainingData, tmp_path: Path) -> None:
-    trainer = Trainer(Run("ResNet", 40), TINY, data, CPU)
-    result = train(trainer, tmp_path)
-    assert [v["step"] for v in result["validations"]] == [4, 8, 12] and len(result["losses"]) == 12
-    best = max(v["correct"] for v in result["validations"])
-    first_best = next(v["step"] for v in result["validations"] if v["correct"] == best)
-    assert result["best"] == {"step": first_best, "correct": best, "held_out_correct": trainer.correct(data.held_out)}
+    ours = make_trainer(Run("ResNet", 40), TINY, data, CPU)
+    result = train(ours, tmp_path)
+    assert [v.step for v in result.validations] == [4, 8, 12] and len(result.losses) == 12
+    best = max(v.correct for v in result.validations)
+    first_best = next(v.step for v in result.validations if v.correct == best)
+    assert result.best == Best(first_best, best, ours.correct(data.held_out))
 
 
 def test_files_of_another_run_or_damaged_ones_are_refused(data: TrainingData, tmp_path: Path) -> None:
     run = Run("ResNet", 40)
-    interrupted(Trainer(run, TINY, data, CPU), tmp_path, 6)
+    interrupted(make_trainer(run, TINY, data, CPU), tmp_path, 6)
     with pytest.raises(UserError, match=r"belongs to another run \(lr is 0.001, asked for 0.1\)"):
-        train(Trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
+        train(make_trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
     (tmp_path / f"{run.name}.json").unlink()
     with pytest.raises(UserError, match=r"checkpoints/ResNet-40-seed0.ckpt: belongs to another run"):
-        train(Trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
+        train(make_trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
     checkpoint = tmp_path / "checkpoints" / f"{run.name}.ckpt"
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     for damaged in (bytes(content), bytes(content[:100]), b""):
         checkpoint.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ResNet-40-seed0.ckpt: this checkpoint is damaged"):
-            train(Trainer(run, TINY, data, CPU), tmp_path)
+            train(make_trainer(run, TINY, data, CPU), tmp_path)
 
 
 def test_identity_names_all_that_numbers_depend_on(digits, data: TrainingData) -> None:
@@ -103,14 +104,12 @@ def test_identity_names_all_that_numbers_depend_on(digits, data: TrainingData) -
 def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Path) -> None:
     def poisoned(images: torch.Tensor, draws, pad: int) -> torch.Tensor:
         images = crop_flip(images, draws, pad)
-        return images.float() * float("nan") if trainer.done == 6 else images
+        return images.float() * float("nan") if ours.done == 6 else images
 
-    trainer = Trainer(Run("ResNet", 40), TINY, data, CPU, augment=poisoned)
+    ours = make_trainer(Run("ResNet", 40), TINY, data, CPU, augment=poisoned)
     with pytest.raises(UserError, match=r"the loss is nan at step 7; the last good checkpoint is .*ckpt \(step 4\)"):
-        train(trainer, tmp_path)
-    checkpoint = scratch_checkpoint.load_checkpoint(
-        tmp_path / "checkpoints" / "ResNet-40-seed0.ckpt", identity(trainer.run, TINY, data)
-    )
+        train(ours, tmp_path)
+    checkpoint = load_checkpoint(tmp_path / "checkpoints" / "ResNet-40-seed0.ckpt", identity(ours.run, TINY, data))
     assert checkpoint["done"] == 4 and all(torch.isfinite(v).all() for v in checkpoint["model"].values())
 
 
@@ -118,22 +117,24 @@ def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Pa
 def test_overfits_32_images(model: str, digits) -> None:
     recipe = Recipe(steps=60, warmup=5, batch=32, validation=50, every=60, image_size=8, pad=0)
     data = prepare(digits[0], digits[1], size=30, seed=0, validation=50, device=CPU)
-    trainer = Trainer(Run(model, 30), recipe, data, CPU, augment=lambda images, draws, pad: images)
+    ours = make_trainer(Run(model, 30), recipe, data, CPU, augment=lambda images, draws, pad: images)
     for _ in range(recipe.steps):
-        trainer.step()
-    trainer.fetch()
-    assert trainer.losses[0] > 2 and trainer.losses[-1] < 0.1
-    assert trainer.correct(data.train) == 30
+        ours.step()
+    ours.fetch()
+    assert ours.losses[0] > 2 and ours.losses[-1] < 0.1
+    assert ours.correct(data.train) == 30
 
 
 def first_losses(model: str, digits, device: torch.device = CPU) -> list[float]:
     """30 steps of the recipe on 200 digits."""
     recipe = Recipe(steps=30, warmup=5, batch=16, validation=50, every=30, image_size=8, pad=1)
-    trainer = Trainer(Run(model, 200), recipe, prepare(*digits, size=200, seed=0, validation=50, device=device), device)
+    ours = make_trainer(
+        Run(model, 200), recipe, prepare(*digits, size=200, seed=0, validation=50, device=device), device
+    )
     for _ in range(30):
-        trainer.step()
-    trainer.fetch()
-    return trainer.losses
+        ours.step()
+    ours.fetch()
+    return ours.losses
 
 
 @pytest.mark.parametrize("device", [d for d in LOSSES if d == "cpu" or torch.cuda.is_available()])
@@ -154,13 +155,20 @@ def test_thirty_steps_give_the_pinned_losses(model: str, device: str, digits) ->
 
 def test_augmentation_can_be_fixed_and_the_optimiser_is_plain_adamw(data: TrainingData) -> None:
     """The fused optimiser takes the steps of the textbook one, decay on every parameter."""
-    plain = Trainer(Run("ResNet", 40), TINY, data, CPU, optimizer=lambda m, r: torch.optim.AdamW(
-        m.parameters(), lr=r.lr, weight_decay=r.weight_decay, fused=False, foreach=False))  # fmt: skip
-    fused = Trainer(Run("ResNet", 40), TINY, data, CPU, optimizer=adamw)
-    for trainer in (plain, fused):
+    plain = make_trainer(
+        Run("ResNet", 40),
+        TINY,
+        data,
+        CPU,
+        optimizer=lambda m, r: torch.optim.AdamW(
+            m.parameters(), lr=r.lr, weight_decay=r.weight_decay, fused=False, foreach=False
+        ),
+    )
+    fused = make_trainer(Run("ResNet", 40), TINY, data, CPU, optimizer=adamw)
+    for ours in (plain, fused):
         for _ in range(6):
-            trainer.step()
-        trainer.fetch()
+            ours.step()
+        ours.fetch()
     assert plain.losses == pytest.approx(fused.losses, abs=1e-4)
     assert len(fused.optimizer.param_groups) == 1 and fused.optimizer.param_groups[0]["weight_decay"] == 0.05
 
@@ -168,11 +176,11 @@ def test_augmentation_can_be_fixed_and_the_optimiser_is_plain_adamw(data: Traini
 def test_bf16_is_near_float32(data: TrainingData) -> None:
     losses = {}
     for variant in ("float32", "bf16"):
-        trainer = Trainer(Run("ViT", 40, variant=variant), TINY, data, CPU)
+        ours = make_trainer(Run("ViT", 40, variant=variant), TINY, data, CPU)
         for _ in range(5):
-            trainer.step()
-        trainer.fetch()
-        losses[variant] = trainer.losses
+            ours.step()
+        ours.fetch()
+        losses[variant] = ours.losses
     assert losses["bf16"] == pytest.approx(losses["float32"], abs=0.05) and losses["bf16"] != losses["float32"]
 
 
@@ -186,4 +194,4 @@ def test_what_a_variant_means() -> None:
 
 def test_an_unknown_variant(data: TrainingData) -> None:
     with pytest.raises(UserError, match="variant 'fp8' is unknown; choose from float32,"):
-        Trainer(Run("ViT", 40, variant="fp8"), TINY, data, CPU)
+        make_trainer(Run("ViT", 40, variant="fp8"), TINY, data, CPU)

@@ -1,4 +1,4 @@
-"""Images of "Section 4.3 in miniature": nested balanced subsets, the stream of batches, crop and flip in one gather.
+"""Images to train on: nested balanced subsets, the stream of batches, crop and flip in one gather. Knows no paper.
 
 Every draw is a function of (seed, what it is for, step), so a run can be taken up at any step without generator states,
 and a ViT and a ResNet of one seed see the same images in the same order with the same crops.
@@ -25,54 +25,45 @@ if TYPE_CHECKING:
 SUBSET, SPLIT, ORDER, AUGMENT = range(4)  # what a draw is for: each gets its own stream
 
 
-def by_class(labels: np.ndarray, per_class: int, stream: list[int], what: str, names: Sequence[str] = ()) -> np.ndarray:
-    """Sorted positions of `per_class` random images of every class; a larger `per_class` contains a smaller one's.
+def balanced(labels: np.ndarray, count: int, draw: list[int], what: str, names: Sequence[str] = ()) -> np.ndarray:
+    """Sorted positions int64 [count] of random images, of every class as many; a larger `count` contains a smaller one.
 
-    labels: int64 [n]; names: the classes', for messages. Raises UserError where a class has fewer images.
+    labels: int64 [n]; draw: the seed of the choice; what: the count's name in messages; names: the classes'. Raises
+    UserError unless `count` is a multiple of the number of classes and every class has enough images.
     """
-    rng = np.random.default_rng(stream)
+    classes = int(labels.max()) + 1
+    if count < classes or count % classes:
+        raise UserError(
+            f"{what} {count} does not divide into {classes} classes of equal count; use a multiple of {classes}"
+        )
+    rng = np.random.default_rng(draw)
     chosen = []
-    for label in range(int(labels.max()) + 1):
+    for label in range(classes):
         members = rng.permutation(np.flatnonzero(labels == label))
-        if len(members) < per_class:
+        if len(members) < count // classes:
             raise UserError(
-                f"{what}: {per_class} images a class are asked for, class {names[label] if names else label} has "
-                f"{len(members)}; "
-                "choose a smaller number"
+                f"{what} {count}: {count // classes} images a class are asked for, class "
+                f"{names[label] if names else label} has {len(members)}; choose a smaller number"
             )
-        chosen.append(members[:per_class])
+        chosen.append(members[: count // classes])
     return np.sort(np.concatenate(chosen))
 
 
 def nested_subset(labels: np.ndarray, size: int, seed: int, names: Sequence[str] = ()) -> np.ndarray:
-    """Positions (sorted int64 [size]) of a class-balanced subset; for one seed each size lies inside the next.
-
-    Raises UserError unless `size` is a multiple of the number of classes and every class has enough images.
-    """
-    classes = int(labels.max()) + 1
-    if size < classes or size % classes:
-        raise UserError(
-            f"size {size} does not divide into {classes} classes of equal count; use a multiple of {classes}"
-        )
-    return by_class(labels, size // classes, [seed, SUBSET], f"size {size}", names)
+    """Positions (sorted int64 [size]) of a class-balanced subset; for one seed each size lies inside the next."""
+    return balanced(labels, size, [seed, SUBSET], "size", names)
 
 
 def split_test(labels: np.ndarray, validation: int, names: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
     """(validation, held-out) positions: a balanced choice that no seed changes, and all the others.
 
-    Raises UserError if `validation` is not a multiple of the classes or leaves no image for the held-out part.
+    Raises UserError as `balanced` does, and if no image is left for the held-out part.
     """
-    classes = int(labels.max()) + 1
-    if validation < classes or validation % classes:
-        raise UserError(
-            f"--validation {validation} does not divide into {classes} classes of equal count; "
-            f"use a multiple of {classes}"
-        )
     if validation >= len(labels):
         raise UserError(
             f"--validation {validation} leaves none of {len(labels)} test images held out; choose a smaller number"
         )
-    chosen = by_class(labels, validation // classes, [SPLIT], f"--validation {validation}", names)
+    chosen = balanced(labels, validation, [SPLIT], "--validation", names)
     return chosen, np.setdiff1d(np.arange(len(labels)), chosen)
 
 
@@ -193,8 +184,10 @@ def prepare(
         train=train.take(nested_subset(labels, size, seed, train.names)).to(device),
         validation=test.take(chosen).to(device),
         held_out=test.take(rest).to(device),
-        mean=mean, std=std, classes=int(labels.max()) + 1,
-    )  # fmt: skip
+        mean=mean,
+        std=std,
+        classes=int(labels.max()) + 1,
+    )
 
 
 def read_images(name: str, split: str, image_size: int, root: Path | None = None) -> tuple[Arrays, ImageSet]:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from papers.vit import scratch_models as models
+from papers.vit.part4 import networks as models
+from papers.vit.part4.recipe import NAMES
 from shared.errors import UserError
 
 
-def test_parameters_are_the_articles() -> None:
-    assert models.parameters(models.build("ViT")) == 1_205_898
-    assert models.parameters(models.build("ResNet")) == 1_575_202
-
-
-def test_multiply_adds_in_both_conventions() -> None:
+def test_parameters_and_multiply_adds_in_both_conventions() -> None:
     # by hand: 64 patches x 48 x 128; 6 layers of 65 tokens x (4 x 128^2 + 2 x 128 x 512); a head of 128 x 10
     weights = 64 * 48 * 128 + 6 * 65 * (4 * 128**2 + 2 * 128 * 512) + 128 * 10
-    assert models.multiply_adds("ViT") == models.Cost(weights=weights, attention=6 * 2 * 65 * 65 * 128)
-    assert models.multiply_adds("ViT").total == 83_561_216
-    assert models.multiply_adds("ResNet") == models.Cost(weights=78_522_240, attention=0)
+    vit, resnet = models.cost("ViT"), models.cost("ResNet")
+    assert vit == models.Cost(1_205_898, weights=weights, attention=6 * 2 * 65 * 65 * 128)
+    assert vit.total == 83_561_216 and vit.printed == ("1.21M", "77M")
+    assert resnet == models.Cost(1_575_202, weights=78_522_240, attention=0)
 
 
-@pytest.mark.parametrize("name", models.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

@@ -10,7 +10,7 @@ import torch
 import torchvision.transforms.v2.functional as tv
 from PIL import Image
 
-from papers.vit import scratch_data as data
+from papers.vit.part4 import stream as data
 from shared.errors import UserError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
@@ -109,7 +109,7 @@ def test_a_folder_of_images_of_any_size(folder: Path) -> None:
     assert arrays.images[0, 2].min() > 100 > arrays.images[0, 0].max()
 
 
-def test_a_image_of_the_right_size_keeps_its_pixels() -> None:
+def test_an_image_of_the_right_size_keeps_its_pixels() -> None:
     arrays, source = data.read_images("digits", "train", 8)
     assert np.array_equal(arrays.images[5].permute(1, 2, 0), source.image(5))
 
@@ -124,7 +124,7 @@ def test_prepare_normalises_all_sizes_alike() -> None:
 
 def test_cifar10_is_what_was_trained_on(data_mirror: Path) -> None:
     """The recorded runs' images, by the hash of the validation images and the constants of normalisation."""
-    from papers.vit.scratch_recipe import CIFAR10_VALIDATION
+    from papers.vit.part4.recipe import CIFAR10_VALIDATION
 
     test, source = data.read_images("cifar10", "test", 32, data_mirror)
     chosen, _ = data.split_test(source.labels, 5000)

@@ -1,4 +1,4 @@
-"""The two small networks of "Section 4.3 in miniature", and what they cost.
+"""The two small networks of "Section 4.3 in miniature", what trains them, and what they cost.
 
 Sources: ViT, explained, Part 4, "Section 4.3 in miniature" (4x4 patches, D 128, 6 layers, 4 heads, MLP 512; a ResNet-18
 layout with widths 24-48-96-192 and BatchNorm). The ViT is transformers' own code with transformers' own initialisation.
@@ -7,15 +7,19 @@ The article does not print the ResNet's: it is PyTorch's default here, as a read
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import nn
 
+from papers.vit.part4.curves import Run
+from papers.vit.part4.recipe import NAMES, Recipe
+from papers.vit.part4.stream import TrainingData, crop_flip
+from papers.vit.part4.trainer import Augment, Trainer
 from shared.errors import UserError
 
-NAMES = ("ViT", "ResNet")
 PATCH, DIM, LAYERS, HEADS, MLP = 4, 128, 6, 4, 512
 WIDTHS = (24, 48, 96, 192)
 
@@ -64,9 +68,15 @@ class ViT(nn.Module):
 
         super().__init__()
         config = ViTConfig(
-            image_size=image_size, patch_size=PATCH, hidden_size=DIM, num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS, intermediate_size=MLP, num_labels=classes, attn_implementation=attention,
-        )  # fmt: skip
+            image_size=image_size,
+            patch_size=PATCH,
+            hidden_size=DIM,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            intermediate_size=MLP,
+            num_labels=classes,
+            attn_implementation=attention,
+        )
         self.vit = ViTForImageClassification(config)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -93,15 +103,50 @@ def build(name: str, *, classes: int = 10, image_size: int = 32, seed: int = 0, 
         return ViT(classes, image_size, attention) if name == "ViT" else ResNet(classes)
 
 
-def parameters(model: nn.Module) -> int:
-    """How many numbers the optimiser trains."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+def adamw(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW over every parameter; the fused kernel changes the speed only."""
+    return torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+
+def attention_code(run: Run, device: torch.device) -> str:
+    """The faster attention: PyTorch's fused one, except for bf16 on a CPU, where its backward pass is slow."""
+    return "eager" if device.type == "cpu" and run.variant.startswith("bf16") else "sdpa"
+
+
+def compiles(run: Run, device: torch.device) -> bool:
+    """Whether the network is compiled: in a compiled variant, except where it was measured to gain nothing."""
+    gains_nothing = run.model == "ViT" and run.variant == "float32-compiled" and device.type == "cpu"
+    return run.variant.endswith("compiled") and not gains_nothing
+
+
+def make_trainer(
+    run: Run,
+    recipe: Recipe,
+    data: TrainingData,
+    device: torch.device,
+    *,
+    init: Sequence[Callable[[nn.Module, int], None]] = (),
+    optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] = adamw,
+    augment: Augment = crop_flip,
+) -> Trainer:
+    """The article's training of `run`. What departs from it: `init`, called with network and seed; the other two."""
+    attention = attention_code(run, device)
+    model = build(run.model, classes=data.classes, image_size=recipe.image_size, seed=run.seed, attention=attention)
+    for change in init:
+        change(model, run.seed)
+    # A convolution's fast kernels want the channel as the innermost axis; the ViT has a single convolution.
+    speed = {"channels_last": run.model == "ResNet", "compiled": compiles(run, device)}
+    return Trainer(run, recipe, data, device, model, lambda m: optimizer(m, recipe), augment=augment, **speed)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Multiply-adds of one image's forward pass: in layers with weights, and in attention (q k^T, then v)."""
+    """Numbers to train, and multiply-adds of one image's forward pass: in layers with weights, and in attention.
 
+    The article's 77M leaves the attention products (q k^T, then v) out, which is `weights`; the true count is `total`.
+    """
+
+    parameters: int
     weights: int
     attention: int
 
@@ -109,19 +154,15 @@ class Cost:
     def total(self) -> int:
         return self.weights + self.attention
 
+    @property
+    def printed(self) -> tuple[str, str]:
+        """Parameters and multiply-adds as the article prints them: "1.21M", "77M"."""
+        return f"{self.parameters / 1e6:.2f}M", f"{self.weights / 1e6:.0f}M"
+
 
 @lru_cache
-def parameter_count(name: str, *, classes: int = 10, image_size: int = 32) -> int:
-    """`parameters` of a fresh network."""
-    return parameters(build(name, classes=classes, image_size=image_size))
-
-
-@lru_cache
-def multiply_adds(name: str, *, classes: int = 10, image_size: int = 32) -> Cost:
-    """Counted, not typed: PyTorch's operation counter over a forward pass on the meta device (two operations each).
-
-    The article's 77M leaves the attention products out (`weights`); the true count is `total`.
-    """
+def cost(name: str, classes: int = 10, image_size: int = 32) -> Cost:
+    """Counted, not typed: PyTorch's operation counter over a forward pass on the meta device (two operations each)."""
     from torch.utils.flop_counter import FlopCounterMode
 
     model = build(name, classes=classes, image_size=image_size).to("meta").eval()
@@ -130,4 +171,5 @@ def multiply_adds(name: str, *, classes: int = 10, image_size: int = 32) -> Cost
     counts = counter.get_flop_counts()["Global"]
     # Products of two activations are batched (bmm); every product with a weight is a convolution or an (add)mm.
     attention = sum(n for op, n in counts.items() if "bmm" in str(op))
-    return Cost(weights=(sum(counts.values()) - attention) // 2, attention=attention // 2)
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return Cost(parameters, weights=(sum(counts.values()) - attention) // 2, attention=attention // 2)

@@ -1,0 +1,467 @@
+"""Train a network on images: one run, which goes on after a kill; then all runs of an experiment. Knows no paper.
+
+A paper hands in its recipe (`Recipe`), its network and its optimiser. Here are the loop, the validations, the
+checkpoint, and the order of the runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import io
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from tqdm import tqdm
+
+from papers.vit.part4 import curves, stream
+from papers.vit.part4.curves import Curve, Run
+from papers.vit.part4.stream import Arrays, TrainingData
+from shared import paths
+from shared.device import rank_and_world
+from shared.errors import UserError
+from shared.models.fast import keep_freed_memory
+
+# Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
+# activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
+CPU_EVALUATION_BATCH, EVALUATION_BATCH = 125, 1000
+MAGIC = b"scratch1"  # a checkpoint starts with it; then sha256 of the rest, then torch.save's bytes
+TIMED_STEPS, UNTIMED_STEPS = 20, 3
+FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many images (measured on two cores)
+
+Augment = Callable[[torch.Tensor, stream.Augmentation, int], torch.Tensor]
+Observer = Callable[[int, float, float | None], None]  # (updates done, loss, validation accuracy in % or None)
+
+
+def set_up_process(threads: int = 0) -> None:
+    """Settings of the whole process, made once by a script: CPU threads (0: torch's choice) and the allocator."""
+    if threads:
+        torch.set_num_threads(threads)
+    keep_freed_memory()  # each step asks for the same memory again
+
+
+class Recipe(Protocol):
+    """What the loop asks of a recipe, which is a dataclass: its fields are part of a run's identity."""
+
+    steps: int
+    batch: int
+    pad: int
+    validation: int
+
+    def rate(self, step: int) -> float: ...
+
+    def validates(self, done: int) -> bool: ...
+
+
+class NotFinite(UserError):
+    """The loss became NaN or infinite; the message names the step and the last good checkpoint."""
+
+
+class Trainer:
+    """The state of one run: network, optimiser, updates done, losses, validations and the best weights so far."""
+
+    def __init__(
+        self,
+        run: Run,
+        recipe: Recipe,
+        data: TrainingData,
+        device: torch.device,
+        model: nn.Module,
+        optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+        augment: Augment = stream.crop_flip,
+        channels_last: bool = False,
+        compiled: bool = False,
+    ) -> None:
+        """`optimizer` is called with the network on its device; `channels_last`, `compiled` change the speed only."""
+        if run.variant not in curves.VARIANTS:
+            raise UserError(f"variant {run.variant!r} is unknown; choose from {', '.join(curves.VARIANTS)}")
+        self.run, self.recipe, self.data, self.device, self.augment = run, recipe, data, device, augment
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.model = model.to(device=device, memory_format=self.layout)
+        self.forward = torch.compile(self.model, dynamic=False) if compiled else self.model
+        self.optimizer = optimizer(self.model)
+        self.mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
+        self.std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
+        self.done = 0
+        self.losses: list[float] = []
+        self.pending: list[torch.Tensor] = []  # losses not yet fetched from the device
+        self.validations: list[dict[str, int]] = []
+        self.best: dict[str, Any] | None = None  # {"step", "correct", "weights"}
+
+    def autocast(self) -> contextlib.AbstractContextManager:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.run.variant.startswith("bf16"))
+
+    def normalise(self, images: torch.Tensor) -> torch.Tensor:
+        """uint8 [B, 3, S, S] -> float32 of mean 0 and deviation 1 over the training images."""
+        return ((images.float() / 255 - self.mean) / self.std).contiguous(memory_format=self.layout)
+
+    def step(self) -> torch.Tensor:
+        """One update; returns the loss (a scalar on the device) without waiting for it."""
+        recipe, train = self.recipe, self.data.train
+        positions = stream.batch_positions(len(train), self.done, recipe.batch, self.run.seed)
+        batch = train.take(positions)
+        draws = stream.draw_augmentation(self.done, recipe.batch, self.run.seed, recipe.pad)
+        images = self.normalise(self.augment(batch.images, draws, recipe.pad))
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.rate(self.done)
+        self.model.train()
+        with self.autocast():
+            loss = F.cross_entropy(self.forward(images).float(), batch.labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.done += 1
+        self.pending.append(loss.detach())
+        return self.pending[-1]
+
+    def fetch(self, checkpoint: str = "none yet") -> float:
+        """Move pending losses to the list; raises NotFinite naming the first bad step."""
+        for value in torch.stack(self.pending).tolist() if self.pending else []:
+            if not math.isfinite(value):
+                raise NotFinite(
+                    f"{self.run.name}: the loss is {value} at step {len(self.losses) + 1}; "
+                    f"the last good checkpoint is {checkpoint}; lower the learning rate or try the float32 variant"
+                )
+            self.losses.append(value)
+        self.pending.clear()
+        return self.losses[-1]
+
+    @torch.inference_mode()
+    def correct(self, arrays: Arrays) -> int:
+        """How many images the network names correctly, in evaluation mode."""
+        self.model.eval()
+        hits = torch.zeros((), dtype=torch.int64, device=self.device)
+        batch = CPU_EVALUATION_BATCH if self.device.type == "cpu" else EVALUATION_BATCH
+        with self.autocast():
+            for images, labels in zip(arrays.images.split(batch), arrays.labels.split(batch), strict=True):
+                hits += (self.forward(self.normalise(images)).argmax(1) == labels).sum()
+        return int(hits)
+
+    def validate(self) -> float:
+        """Score the validation images; keeps the weights if they are the best (of equals the first). Returns %."""
+        correct = self.correct(self.data.validation)
+        self.validations.append({"step": self.done, "correct": correct})
+        if self.best is None or correct > self.best["correct"]:
+            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+            self.best = {"step": self.done, "correct": correct, "weights": weights}
+        return 100 * correct / len(self.data.validation)
+
+    def held_out_correct(self) -> int:
+        """Score of the kept weights on images that chose nothing. The network holds those weights afterwards."""
+        assert self.best is not None
+        self.model.load_state_dict(self.best["weights"])
+        return self.correct(self.data.held_out)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds: tensors and plain values."""
+        return {
+            "done": self.done,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "losses": self.losses,
+            "validations": self.validations,
+            "best": self.best,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.done, self.losses, self.best = state["done"], list(state["losses"]), state["best"]
+        self.validations = list(state["validations"])
+
+    def curve(self, identity: dict[str, Any], held_out_correct: int | None) -> Curve:
+        """What the run has left so far; `held_out_correct` is None while it trains."""
+        assert self.best is not None
+        return Curve(
+            schema=curves.SCHEMA,
+            identity=identity,
+            complete=held_out_correct is not None,
+            validation_images=len(self.data.validation),
+            held_out_images=len(self.data.held_out),
+            validations=[curves.Validation(**v) for v in self.validations],
+            best=curves.Best(self.best["step"], self.best["correct"], held_out_correct),
+            losses=[float(f"{x:.7g}") for x in self.losses],  # seven digits hold a float32
+        )
+
+
+def identity(run: Run, recipe: Recipe, data: TrainingData) -> dict[str, Any]:
+    """Everything that a run's numbers depend on besides the machine; a file of another identity is refused."""
+    images = {"mean": list(data.mean), "std": list(data.std), "classes": data.classes}
+    digests = {f"{part}_sha256": digest for part, digest in data.fingerprints.items()}
+    which = {key: value for key, value in asdict(run).items() if key != "change"}
+    return ({"change": run.change} if run.changed else {}) | which | asdict(recipe) | images | digests
+
+
+def train(
+    trainer: Trainer,
+    folder: Path,
+    observe: Observer = lambda done, loss, accuracy: None,
+    until: int | None = None,
+) -> Curve:
+    """Train to the end, from the checkpoint if there is one; returns (and leaves in `folder`) the run's curve.
+
+    A finished run of the same identity is read, not repeated. `until`: stop at this validation step; the run stays
+    unfinished and can be gone on with. Raises UserError for files that are damaged or belong to another configuration,
+    NotFinite when the loss is no longer a number.
+    """
+    run, recipe = trainer.run, trainer.recipe
+    who = identity(run, recipe, trainer.data)
+    path, checkpoint = run.curve_file(folder), run.folder(folder) / "checkpoints" / f"{run.name}.ckpt"
+    earlier = Curve.of(path, who)
+    if earlier and earlier.done(until):
+        return earlier
+    if state := load_checkpoint(checkpoint, who):
+        trainer.restore(state)
+    starts = curves.read_starts(run.machine_file(folder))
+    clock, date, first, scoring = (
+        time.perf_counter(),
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        trainer.done,
+        0.0,
+    )
+
+    def save(curve: Curve) -> Curve:
+        seconds = round(time.perf_counter() - clock, 1), round(scoring, 1)
+        where = trainer.device
+        where = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
+        start = curves.Start(date, first, trainer.done, *seconds, where, torch.get_num_threads(), torch.__version__)
+        curves.write_json(path, curve)
+        curves.write_json(run.machine_file(folder), curves.MachineNote(curves.SCHEMA, [*starts, start]))
+        return curve
+
+    fetch_every = 1 if trainer.device.type == "cpu" else 25
+    while trainer.done < (until or recipe.steps):
+        trainer.step()
+        validates = recipe.validates(trainer.done)
+        if validates or trainer.done % fetch_every == 0:
+            last = f"{checkpoint} (step {trainer.validations[-1]['step']})" if trainer.validations else "none yet"
+            loss = trainer.fetch(last)
+            started = time.perf_counter()
+            accuracy = trainer.validate() if validates else None
+            scoring += time.perf_counter() - started
+            observe(trainer.done, loss, accuracy)
+        if validates:
+            save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
+            save(trainer.curve(who, None))
+    if trainer.done < recipe.steps:
+        return trainer.curve(who, None)
+    result = save(trainer.curve(who, trainer.held_out_correct()))
+    checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write `state` (tensors and plain values) so that damage is noticed on reading."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    paths.atomic_write(path, MAGIC + hashlib.sha256(payload).digest() + payload)
+
+
+def load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """The state saved at `path`, on the CPU; None if there is none yet.
+
+    Raises UserError for a damaged file, and for one of another configuration (`identity`), naming what differs.
+    """
+    if not path.exists():
+        return None
+    data = path.read_bytes()
+    head, payload = data[: len(MAGIC) + 32], data[len(MAGIC) + 32 :]
+    if head != MAGIC + hashlib.sha256(payload).digest():
+        raise UserError(
+            f"{path}: this checkpoint is damaged (its checksum does not fit); delete it to train the run anew"
+        )
+    state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    curves.require_same(path, state["identity"], identity)
+    return state
+
+
+# all runs of an experiment -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Experiment:
+    """Runs, and what they share: images on the CPU, recipe, device and the folder of their files.
+
+    trainer: makes a run's trainer, from the images that `images` makes of a change's name and the unchanged ones.
+    until: the validation step at which every run stops, if not at the recipe's last.
+    """
+
+    runs: list[Run]
+    train: Arrays
+    test: Arrays
+    recipe: Recipe
+    device: torch.device
+    folder: Path
+    trainer: Callable[[Run, Recipe, TrainingData, torch.device], Trainer]
+    images: Callable[[str, TrainingData], TrainingData] = lambda change, data: data
+    until: int | None = None
+    kept: tuple = (None, None)
+    identities: dict[Run, dict[str, Any]] = field(default_factory=dict)
+
+    def data(self, size: int, seed: int) -> TrainingData:
+        """Images of the runs on `size` images with `seed`, before any change; the last ones asked for are kept."""
+        if self.kept[0] != (size, seed):
+            which = {"size": size, "seed": seed, "validation": self.recipe.validation}
+            self.kept = (size, seed), stream.prepare(self.train, self.test, **which, device=self.device)
+        return self.kept[1]
+
+    @property
+    def classes(self) -> int:
+        return len(self.train.names)
+
+    def curve(self, run: Run) -> Curve | None:
+        """What a run has left so far; UserError if the file in its place is damaged or of another configuration."""
+        if run not in self.identities:
+            self.identities[run] = identity(run, self.recipe, self.images(run.change, self.data(run.size, run.seed)))
+        return Curve.of(run.curve_file(self.folder), self.identities[run])
+
+    def finished(self) -> dict[Run, Curve]:
+        """The curves of the complete runs."""
+        return {run: curve for run in self.runs if (curve := self.curve(run)) and curve.complete}
+
+    def estimate(self, runs: list[Run]) -> float:
+        """Seconds that `runs` will take on this machine: 20 timed steps of each network, validation counted on top.
+
+        The timed networks are thrown away, so the runs do not depend on whether anybody asked.
+        """
+        seconds, count = {}, UNTIMED_STEPS + TIMED_STEPS
+        for run in {run.model: dataclasses.replace(run, change="") for run in runs}.values():
+            recipe = dataclasses.replace(self.recipe, steps=count)
+            trainer = self.trainer(run, recipe, self.data(run.size, run.seed), self.device)
+            times = []
+            for _ in range(count):
+                started = time.perf_counter()
+                trainer.step()
+                trainer.fetch()  # waits for the device
+                times.append(time.perf_counter() - started)
+            seconds[run.model] = statistics.median(times[UNTIMED_STEPS:])
+        recipe, last = self.recipe, self.until or self.recipe.steps
+        scored = sum(recipe.validates(step) for step in range(1, last + 1)) * recipe.validation
+        scored += (len(self.test) - recipe.validation) * (last == recipe.steps)
+        steps = last + FORWARD_SHARE * scored / recipe.batch
+        return sum(seconds[run.model] * steps for run in runs)
+
+    def train_all(self, show_estimate: bool) -> tuple[list[Run], dict[Run, str]]:
+        """Train what is not done. Returns the runs that were done before, and the changes that failed, with the reason.
+
+        Progress goes to the terminal's stderr. What a change does to the training is a result, so after a loss that is
+        no number the others go on; without a change it is an error.
+        """
+        before, failed = [], {}
+        with ranks(self.folder) as (rank, world):
+            before = [run for run in self.runs if (curve := self.curve(run)) and curve.done(self.until)]
+            todo = [run for run in self.runs if run not in before]
+            if todo and rank == 0 and show_estimate:
+                print(
+                    f"about {duration(self.estimate(todo[::world]))} for {len(todo)} run{'s' * (len(todo) > 1)} of "
+                    f"{self.until or self.recipe.steps:,} steps{f' on {world} ranks' * (world > 1)} "
+                    f"({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
+                    file=sys.stderr,
+                )
+            for run in todo[rank::world]:
+                data = self.images(run.change, self.data(run.size, run.seed))
+                try:
+                    train_with_bar(self.trainer(run, self.recipe, data, self.device), self.folder, self.until)
+                except NotFinite as error:
+                    if not run.change:
+                        raise
+                    failed[run] = str(error).partition("; the last")[0]
+        return before, failed
+
+    def line(self, run: Run) -> str:
+        """How long a finished run trained, over all its starts, and where; or how far an unfinished one came."""
+        curve = self.curve(run)
+        if curve is None:
+            return f"{run.name:<28} not run"
+        if not curve.complete:
+            return (
+                f"{run.name:<28} not finished: step {curve.last_step:,} of {curve.steps:,}, {curve.best_accuracy:.1f}% "
+                f"so far; the same command {'without --until ' if self.until else ''}goes on"
+            )
+        starts = curves.read_starts(run.machine_file(self.folder))
+        if not starts:
+            return f"{run.name:<28} (no note of the machine)"
+        seconds, scoring = sum(s.seconds for s in starts), sum(s.evaluation_seconds for s in starts)
+        where = ", ".join(sorted({f"{s.device} ({s.threads} thread{'s' * (s.threads > 1)})" for s in starts}))
+        share = f"validation took {100 * scoring / max(seconds, 0.1):.1f} %"
+        several = f"; {len(starts)} starts" * (len(starts) > 1)
+        return f"{run.name:<28} {duration(seconds)} on {where}; {share}{several}"
+
+
+def train_with_bar(trainer: Trainer, folder: Path, until: int | None) -> None:
+    """One run under a progress bar: step, loss, last accuracy, time left."""
+    name = f"{trainer.run.name} {trainer.run.change}".rstrip()
+    with tqdm(total=until or trainer.recipe.steps, desc=name, unit="step", disable=None, leave=False) as bar:
+        shown: dict[str, str] = {}
+
+        def observe(done: int, loss: float, accuracy: float | None) -> None:
+            shown["loss"] = f"{loss:.3f}"
+            if accuracy is not None:
+                shown["accuracy"] = f"{accuracy:.1f}%"
+            bar.set_postfix(shown, refresh=False)
+            bar.update(done - bar.n)
+
+        train(trainer, folder, observe, until)
+
+
+def duration(seconds: float) -> str:
+    """ "45 seconds", "12 minutes", "3.4 hours"."""
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+@contextlib.contextmanager
+def ranks(folder: Path) -> Iterator[tuple[int, int]]:
+    """(rank, world) under torchrun, (0, 1) without it; the folder is this start's alone while inside.
+
+    Rank 0 takes the lock before any rank trains, and goes on after the others only when all of them are done.
+    """
+    rank, world = rank_and_world()
+    with only_start(folder) if rank == 0 else contextlib.nullcontext():
+        if world > 1:  # a run may take hours more than another rank's
+            torch.distributed.init_process_group("gloo", timeout=timedelta(days=7))
+        try:
+            yield rank, world
+            if world > 1:
+                torch.distributed.barrier()
+        finally:
+            if world > 1:
+                torch.distributed.destroy_process_group()
+
+
+@contextlib.contextmanager
+def only_start(folder: Path) -> Iterator[None]:
+    """Hold `folder` for this process. A second start on it raises UserError; a killed one leaves nothing behind."""
+    path = folder / "checkpoints" / "lock"  # beside what is no evidence either and stays out of version control
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another --results folder") from None
+    with opened as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            who = file.read().strip() or "process unknown"
+            way_out = "wait for it or choose another --results"
+            raise UserError(f"{folder}: another start ({who}) is training into this folder; {way_out}") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
