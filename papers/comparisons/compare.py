@@ -26,7 +26,7 @@ from pathlib import Path
 from papers.comparisons import comparison, webpage
 from papers.comparisons.comparison import layer_json, model_json
 from papers.comparisons.models import Source, find
-from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, Pages, beside, both_counts, pages, pair_of
+from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, beside, both_counts, pages, pair_of
 from papers.comparisons.text import as_markdown, as_text
 from shared import cli, specs
 from shared.errors import UserError
@@ -82,13 +82,8 @@ class Zoo(cli.Common):
     """folder of graph files (*.json)"""
 
 
-@dataclass
-class Builtins(cli.Common):
-    """Every built-in model: parameters and multiply-accumulates."""
-
-
 def compare(config: Compare) -> Record:
-    """The default command."""
+    """The default command: both models as text, markdown or JSON, with the pages' count beside two graphs."""
     if config.markdown and config.json:
         raise UserError("--markdown and --json both print; choose one")
     sources = [find(text, as_published=config.as_published) for text in (config.left, config.right)]
@@ -109,14 +104,8 @@ def compare(config: Compare) -> Record:
         name = f"{name}-unpublished"
     tagline = TAGLINES.get(pair or "", "")
     question = f"How do {compared.models[0].name} and {compared.models[1].name} differ, layer by layer?"
-    with Record(
-        "comparisons",
-        name,
-        config=config,
-        question=question,
-        results=config.results,
-        quiet=config.markdown or config.json,
-    ) as record:
+    quiet = config.markdown or config.json
+    with Record("comparisons", name, config=config, question=question, results=config.results, quiet=quiet) as record:
         record.say(as_text(compared, folded=not config.all_rows))
         record.results["comparison"] = compared.as_json(every_row=False)
         if published:
@@ -150,7 +139,7 @@ def check_length(length: int | None, sources: Sequence[Source]) -> None:
 
 
 def plan(config: Plan) -> None:
-    """`compare.py plan MODEL`."""
+    """`compare.py plan MODEL`: one JSON object on the screen, and with --results in a file."""
     source = find(config.model)
     check_length(config.length, [source])
     model = source.measure(length=config.length)
@@ -164,7 +153,7 @@ def plan(config: Plan) -> None:
 
 
 def zoo(config: Zoo) -> Record:
-    """`compare.py zoo FOLDER`."""
+    """`compare.py zoo FOLDER`: the count of each graph file beside the official one in it, and what it may lack."""
     files = sorted(Path(config.folder).glob("*.json")) if config.folder else []
     if not files:
         raise UserError(f"{config.folder or 'zoo'}: name a folder that holds graph files (*.json)")
@@ -182,25 +171,25 @@ def zoo(config: Zoo) -> Record:
                 continue
             counted, official = model.parameters, model.official_parameters
             difference = counted / official - 1 if official else None
-            at_least = "at least " if model.unknown("macs") else ""
             printed = [f"{official:,}", f"{difference:+.2%}"] if official else ["", ""]
-            macs = f"{at_least}{short(model.macs)}"
+            macs = f"{'at least ' if model.unknown('macs') else ''}{short(model.macs)}"
             rows.append([path.stem, str(len(model.body)), f"{counted:,}", *printed, macs, model.forward])
             results[path.stem] = {
-                **{"read": True, "layers": len(model.body), "parameters": counted, "macs": model.macs},
+                "read": True,
+                "layers": len(model.body),
+                "parameters": counted,
+                "macs": model.macs,
                 "forward_passes": model.passes_forward,
                 "problems": [f"{one.name} {one.problem}" for one in model.problems],
-                **{"unknown_types": model.unknown_types, "official": official, "difference": difference},
+                "unknown_types": model.unknown_types,
+                "official": official,
+                "difference": difference,
             }
             if official and abs(difference) > TOLERANCE:
-                reason = _missing(known.get(path.stem), counted, official)
+                reason = missing(known.get(path.stem), counted, official)
                 missed.append(f"{path.stem}: {counted:,} against {official:,}; {reason}")
-        record.say_table(
-            "Every graph file",
-            ["file", "layers", "parameters", "official", "difference", "MACs", "passes forward"],
-            rows,
-            left=range(7),
-        )
+        columns = ["file", "layers", "parameters", "official", "difference", "MACs", "passes forward"]
+        record.say_table("Every graph file", columns, rows, left=range(7))
         officials = sum(bool(one.get("official")) for one in results.values())
         met = officials - len(missed)
         record.say(f"\n{met} of {officials} official counts are met within {TOLERANCE:.0%}.")
@@ -212,17 +201,17 @@ def zoo(config: Zoo) -> Record:
     return record
 
 
-def _missing(finding: dict | None, counted: int, official: int) -> str:
-    """What the known finding on this file gives: it holds for these two counts only."""
+def missing(finding: dict | None, counted: int, official: int) -> str:
+    """What is known of this file: only for the two counts that it was found for, never a guess."""
     if finding is None or (finding["counted"], finding["official"]) != (counted, official):
         return "no reason is known"
     left = (counted + sum(one["parameters"] for one in finding["missing"])) / official - 1
     words = " + ".join(f"{one['what']} ({one['parameters']:,})" for one in finding["missing"])
-    return f"what would close it to {left:+.2%}: {words}"
+    return f"off by {left:+.2%} with {words}"
 
 
-def builtins(config: Builtins) -> Record:
-    """`compare.py builtins`."""
+def builtins(config: cli.Common) -> Record:
+    """`compare.py builtins`: every built-in model, built and counted."""
     question = "How many parameters and multiply-accumulates do the real models have?"
     with Record("comparisons", "builtins", config=config, question=question, results=config.results) as record:
         record.say("built on the meta device: parameters of the library's module, operations with attention\n")
@@ -240,7 +229,7 @@ def builtins(config: Builtins) -> Record:
     return record
 
 
-COMMANDS = {"plan": (plan, Plan), "pages": (pages, Pages), "zoo": (zoo, Zoo), "builtins": (builtins, Builtins)}
+COMMANDS = {"plan": (plan, Plan), "pages": (pages, cli.Common), "zoo": (zoo, Zoo), "builtins": (builtins, cli.Common)}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -93,6 +93,9 @@ class Comparison:
 
         return fold(self.rows, lambda row: (row.status, *row.changed, looks(row.left), looks(row.right)))
 
+    def parts(self, folded: bool) -> list[Fold[Row]]:
+        return self.folds if folded else [Fold(self.rows, 1, 0)]
+
     # the page's texts -----------------------------------------------------------------------------------------------
 
     @property
@@ -230,7 +233,6 @@ class Comparison:
 
     def as_json(self, *, every_row: bool = True) -> dict[str, Any]:
         """Everything. Without `every_row` a repeated block's rows stand once; `folded` says how often they come."""
-        parts = [Fold(self.rows, 1, 0)] if every_row else self.folds
         left, right = self.models
         return {
             "title": self.title,
@@ -255,7 +257,7 @@ class Comparison:
                     "left": row.left and layer_json(row.left),
                     "right": row.right and layer_json(row.right),
                 }
-                for part in parts
+                for part in self.parts(folded=not every_row)
                 for at, row in enumerate(part.items, 1)
             ],
             "folded": [

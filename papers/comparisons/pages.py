@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from papers.comparisons import drawing, webpage
@@ -88,12 +88,7 @@ AS_PUBLISHED = Convention(
 PUBLISHED_COST = Assumptions(factor=1.3, reserved_gb=0.0, idle_floor=True)
 
 
-@dataclass
-class Pages(cli.Common):
-    """All four comparison pages, judged cell by cell."""
-
-
-def pages(config: Pages) -> int | None:
+def pages(config: cli.Common) -> int | None:
     """`compare.py pages`: for each page its text, the correct count, the findings, each cell's verdict."""
     differing = 0
     for pair, names in PAIRS.items():

@@ -37,7 +37,7 @@ def layer_table(compared: Comparison, *, folded: bool = True) -> tuple[list[str]
     """Columns and rows of "layer by layer". The row about a repeated block has no number, its text in the 2nd cell."""
     left, right = (model.name for model in compared.models)
     rows = []
-    for part in _parts(compared, folded):
+    for part in compared.parts(folded):
         for number, row in enumerate(part.items, part.start + 1):
             rows.append([str(number), compared.status(row)])
             for layer in (row.left, row.right):
@@ -56,10 +56,6 @@ def _layer_lines(compared: Comparison, folded: bool) -> list[str]:
     indent = " " * (4 + max(len(row[0]) for row in rows))
     numbered = iter(lines)
     return [head, *(next(numbered) if row[0] else indent + row[1] for row in rows)]
-
-
-def _parts(compared: Comparison, folded: bool) -> list[Fold[Row]]:
-    return compared.folds if folded else [Fold(compared.rows, 1, 0)]
 
 
 def repeats(part: Fold) -> str:
@@ -113,7 +109,7 @@ def as_markdown(compared: Comparison, *, tagline: str = "", folded: bool = True)
     lines += ["", f"## Deltas ({_plain(compared.relative)})", "", f"- Parameters: {compared.parameter_delta}"]
     lines += [f"- Layers: {compared.layer_delta}", f"- {compared.count_line}", "", "## Layer by layer", ""]
     lines += [f"| # | Status | {left} | Params | Output | {right} | Params | Output |", f"|{'---|' * 8}"]
-    for part in _parts(compared, folded):
+    for part in compared.parts(folded):
         lines += [_markdown_row(compared, number, row) for number, row in enumerate(part.items, part.start + 1)]
         if part.times > 1:
             lines.append(f"| | × {part.times} | {repeats(part)} | | | | | |")

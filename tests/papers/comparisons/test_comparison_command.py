@@ -252,11 +252,13 @@ def test_a_zoo_is_a_table_and_a_broken_file_a_line(run, tmp_path: Path) -> None:
     for name in ("gpt2", "t5-small"):
         (tmp_path / f"{name}.json").write_text((GRAPHS / f"{name}.json").read_text())
     written(tmp_path, lambda d: d.update(realParamCount=85_000_000), "official.json")
+    written(tmp_path, lambda d: d.update(realParamCount=99_000_000), "far.json")
     (tmp_path / "broken.json").write_text("{")
     code, out, _ = run("zoo", tmp_path, "--results", tmp_path / "r")
     assert code == 0
     assert "broken.json: not read:" in out
-    assert "1 of 1 official counts are met within 2%." in out
+    assert "1 of 2 official counts are met within 2%." in out
+    assert "far: 85,120,849 against 99,000,000; no reason is known" in out
     assert Record.load(tmp_path / "r" / "comparisons" / "zoo.json")["results"]["files"]["broken"]["read"] is False
 
 

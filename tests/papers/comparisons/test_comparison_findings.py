@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from papers.comparisons.compare import missing
 from papers.comparisons.comparison import Comparison
 from papers.comparisons.models import build, find
 from papers.comparisons.pages import FINDINGS, PAIRS, both_counts, cells, findings
@@ -242,3 +243,8 @@ def test_findings_of_the_zoo_are_sizes_of_its_graphs(shared_folder: Path) -> Non
             assert known[one["what"]] == one["parameters"]
         left = model.parameters + sum(one["parameters"] for one in finding["missing"]) - model.official_parameters
         assert abs(left) < 0.002 * model.official_parameters
+        counts = model.parameters, model.official_parameters
+        assert missing(finding, *counts).startswith(
+            f"off by {left / counts[1]:+.2%} with {finding['missing'][0]['what']}"
+        )
+        assert missing(finding, counts[0] + 1, counts[1]) == "no reason is known"
