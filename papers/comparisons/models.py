@@ -48,7 +48,8 @@ class Source:
     @property
     def file_name(self) -> str:
         """The model's part of a result's file name."""
-        text = self.graph.id if self.graph is not None else str(self.spec).rstrip("/").rpartition("/")[2]
+        name, kind = self.spec.name.rstrip("/").rpartition("/")[2], self.spec.kind
+        text = self.graph.id if self.graph is not None else name if kind in ("builtin", "hf") else f"{kind}-{name}"
         plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text.lower()).strip(".-") or "model"
         return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
 
