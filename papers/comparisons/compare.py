@@ -23,6 +23,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from papers.comparisons import comparison, webpage
 from papers.comparisons.comparison import layer_json, model_json
 from papers.comparisons.models import Source, find

@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record

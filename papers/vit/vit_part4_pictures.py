@@ -10,11 +10,15 @@ Expected: one image for each of 37 breeds, a figure a data set. Writes results/v
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from shared import cli
 from shared.errors import UserError

@@ -25,6 +25,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from papers.vit.part4 import gallery, scoring
 from papers.vit.part4.scoring import Counts, Scores
 from shared import cli, specs
