@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 Formula = Callable[[Any], Any] | str | int  # of a `place.Place`: a function, an expression in its sizes, a constant
@@ -50,19 +49,12 @@ class Convention:
     file_order: bool = _switch(False, "sources are taken in file order, not in the order of their connections")
     overrides: tuple[Override, ...] = ()
 
-    @cached_property
-    def _formulas(self) -> dict[tuple[str, str, bool], Formula]:
-        return {
-            (type, name, declared): formula
-            for override in self.overrides
-            for type in override.types
-            for name, formula in override.formulas.items()
-            for declared in ((True,) if override.rows else (True, False))
-        }
-
     def formula(self, type: str, name: str, declared: bool) -> Formula | None:
         """What stands in place of the kind's own formula; None: nothing. `declared`: a row counts from its settings."""
-        return self._formulas.get((type, name, declared))
+        for override in self.overrides:
+            if type in override.types and name in override.formulas and (declared or not override.rows):
+                return override.formulas[name]
+        return None
 
 
 RIGHT = Convention()

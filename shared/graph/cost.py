@@ -7,12 +7,14 @@ Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 ope
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from math import prod
 from typing import Any
 
 from shared.errors import UserError
 from shared.graph.measure import Model
 
 LARGEST, SMALLEST = 1e12, 1e-9  # of any assumption: everything that follows is still a finite number
+MAY_BE_ZERO = ("step_overhead_s", "startup_s", "reserved_gb", "idle_floor")
 
 
 def _assumed(default: Any, words: str) -> Any:
@@ -42,18 +44,13 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         for one in fields(Assumptions):  # a command's configuration has further fields
-            if getattr(self, one.name) > LARGEST:
-                shown = str(getattr(self, one.name))[:20]
-                raise UserError(f"{one.name.replace('_', '-')} must be at most 10^12, got {shown}")
-        for name in (
-            "price_hour", "tflops", "utilisation", "bandwidth_gb", "bandwidth_share", "samples", "epochs", "batch",
-            "value_bytes", "traffic_bytes", "factor",
-        ):  # fmt: skip
-            if not getattr(self, name) >= SMALLEST:
-                raise UserError(f"{name.replace('_', '-')} must be above 0 (at least 10^-9), got {getattr(self, name)}")
-        for name in ("step_overhead_s", "startup_s", "reserved_gb"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"{name.replace('_', '-')} must not be negative, got {getattr(self, name)}")
+            value, name = getattr(self, one.name), one.name.replace("_", "-")
+            if value > LARGEST:
+                raise UserError(f"{name} must be at most 10^12, got {str(value)[:20]}")
+            if not value >= 0:  # also what is no number
+                raise UserError(f"{name} must not be negative, got {value}")
+            if value < SMALLEST and one.name not in MAY_BE_ZERO:
+                raise UserError(f"{name} must be above 0 (at least 10^-9), got {value}")
         if self.utilisation > 1 or self.bandwidth_share > 1:
             raise UserError("utilisation and bandwidth-share are shares: at most 1")
 
@@ -86,26 +83,18 @@ def memory(model: Model, assumed: Assumptions, batch: int | None = None) -> Memo
     size = assumed.value_bytes
     weights = model.parameters * size
     kept = model.total("kept") if model.convention.activations_in_memory else 0
-    outputs = [_numbers(layer.output) for layer in model.layers] if model.convention.activations_in_memory else []
+    outputs = [prod(layer.output or (0,)) for layer in model.layers if model.convention.activations_in_memory]
     widest = max((sum(outputs[i : i + 2]) for i in range(len(outputs))), default=0)
-    training = (4 * weights + batch * kept * size) * assumed.factor
     return Memory(
         weights=weights,
         gradients=weights,
         adam=2 * weights,
         activations=batch * kept * size,
         per_sample=kept * size,
-        training=training,
+        training=(4 * weights + batch * kept * size) * assumed.factor,
         inference=weights + batch * widest * size,
         batch=batch,
     )
-
-
-def _numbers(shape: tuple[int, ...] | None) -> int:
-    count = 1
-    for size in shape or (0,):
-        count *= size
-    return count
 
 
 @dataclass(frozen=True)

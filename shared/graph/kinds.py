@@ -15,7 +15,7 @@ import re
 from functools import partial
 from math import prod
 
-from shared.graph.place import Kind, Mismatch, Missing, Place, Shape, same, size, text
+from shared.graph.place import Kind, Mismatch, Missing, Place, Shape, size, text
 from shared.graph.read import integer, sizes
 
 # features -------------------------------------------------------------------------------------------------------------
@@ -25,9 +25,20 @@ WIDTH = size("embedDim hiddenDim dModel dim", "x[-1]")
 INNER = size("ffDim dFf ffnDim intermediateSize")
 EMBEDDED = {"rows": size("numEmbeddings vocabSize"), "width": size("embeddingDim embedDim dim")}
 LINEAR = {"width": size("inFeatures inDim inputSize", "x[-1]"), "outputs": size("outFeatures outDim projDim")}
-FF = {"width": WIDTH, "inner": INNER, "ff_weights": "2 * width * inner", "ff_biases": "bias * (inner + width)"}
-# a gated feed-forward's `hiddenDim` is its inner size, because `dim` is its width
-GATED = {"width": size("embedDim dim dModel", "x[-1]"), "inner": size("ffDim dFf ffnDim intermediateSize hiddenDim")}
+FF = {
+    "width": WIDTH,
+    "inner": INNER,
+    "matrices": 2,
+    "ff_weights": "matrices * width * inner",
+    "ff_biases": "bias * ((matrices - 1) * inner + width)",
+    "ff_kept": "tokens * matrices * inner",
+}
+GATED = FF | {
+    "width": size("embedDim dim dModel", "x[-1]"),
+    # with a `dim` for the width, `hiddenDim` is the inner size
+    "inner": size("ffDim dFf ffnDim intermediateSize hiddenDim"),
+    "matrices": 3,
+}
 NORM = {"width": size("normalizedShape numFeatures embedDim hiddenDim dModel dim", "x[-1]", product=True)}
 CHANNEL_NORM = {
     "width": size("numFeatures normalizedShape numChannels channels", CHANNELS, product=True),
@@ -73,8 +84,8 @@ def embedding_shape(p: Place) -> Shape:
 
 
 def norm_shape(p: Place) -> Shape:
-    value = p.setting("normalizedShape")
-    declared = sizes(value, "normalizedShape") if value is not None else ()
+    key, value = p.setting("normalizedShape")
+    declared = sizes(value, key) if value is not None else ()
     if len(declared) > 1 and p.x[-len(declared) :] != declared:
         raise Mismatch(f"normalises {text(declared)}, gets {text(p.x)}", p.x)
     if len(declared) == 1:
@@ -82,12 +93,13 @@ def norm_shape(p: Place) -> Shape:
     return p.x
 
 
-def channel_norm_shape(p: Place) -> Shape:
+def channel_shape(p: Place) -> Shape:
+    """Same shape; the channels must be as declared."""
     features = p.given("width")
     if features and features % p.groups:
         raise p.bad(f"{features} channels do not divide into {p.groups} groups")
     if features and features not in p.x[-3:]:
-        raise Mismatch(f"normalises {features} channels, gets {text(p.x)}", p.x)
+        raise Mismatch(f"expects {features} channels, gets {text(p.x)}", p.x)
     return p.x
 
 
@@ -110,7 +122,7 @@ def position_shape(p: Place) -> Shape:
 
 def position_parameters(p: Place) -> int:
     """`positionalEncoding` is learned unless its settings say that it is fixed."""
-    fixed = p.setting("learned") is False or str(p.setting("type", "encoding")).startswith("sin")
+    fixed = p.setting("learned")[1] is False or str(p.setting("type", "encoding")[1]).startswith("sin")
     return 0 if fixed else p.longest * p.width
 
 
@@ -270,7 +282,7 @@ def recurrent_macs(p: Place) -> int:
 
 def padding(p: Place) -> Shape:
     """Both sides of an axis together: an even kernel's `same` is not the same on both."""
-    words = p.setting("padding")
+    _, words = p.setting("padding")
     if words == "valid":
         return (0,) * p.axes
     if words == "same":
@@ -354,12 +366,6 @@ def pool_shape(p: Place) -> Shape:
     return (*x[: -p.axes], *windows(p, x[-p.axes :]))
 
 
-def squeeze_shape(p: Place) -> Shape:
-    if p.channels not in p.x[-3:]:
-        raise Mismatch(f"expects {p.channels} channels, gets {text(p.x)}", p.x)
-    return p.x
-
-
 WINDOW = {
     "axes": 2,
     "kernel": "each('kernelSize poolSize')",
@@ -391,9 +397,10 @@ PATCHES = {
     "pixels": "channels * prod(patch)",
 }
 SQUEEZE = {
-    "channels": size("channels numChannels inChannels inChans", CHANNELS, product=True),
+    "width": size("channels numChannels inChannels inChans", CHANNELS, product=True),
+    "groups": 1,
     "reduction": size("reduction", 16),
-    "inner": "max(1, channels // reduction)",
+    "inner": "max(1, width // reduction)",
 }
 
 # inputs, merges and reshapes ------------------------------------------------------------------------------------------
@@ -485,7 +492,7 @@ def flatten_shape(p: Place) -> Shape:
 
 def reshape_shape(p: Place) -> Shape:
     """To `shape` (one axis may be -1). Raises Mismatch if the number of values changes."""
-    x, value = p.x, p.setting("shape", "targetShape")
+    x, (_, value) = p.x, p.setting("shape", "targetShape")
     items = [integer(item) for item in value] if isinstance(value, list) else []
     if not items or any(item is None or (item < 1 and item != -1) for item in items) or items.count(-1) > 1:
         raise p.bad(f"shape: expected positive whole numbers with at most one -1, got {value!r}")
@@ -497,12 +504,6 @@ def reshape_shape(p: Place) -> Shape:
 
 
 # graph and recommendation networks ------------------------------------------------------------------------------------
-
-
-def graph_shape(p: Place) -> Shape:
-    result = (*p.x[:-1], p.outputs)
-    p.axis(p.width, result=result)
-    return result
 
 
 def graph_macs(p: Place) -> int:
@@ -525,6 +526,7 @@ GRAPH = {"width": size("inChannels inFeatures", "x[-1]"), "outputs": size("outCh
 
 Norm = partial(Kind, family="normalisation")
 Positions = partial(Kind, position_shape, sizes=POSITIONS, family="positions")
+FeedForward = partial(Kind, same_width, "ff_weights + ff_biases", "tokens * ff_weights", "ff_kept + values")
 Attention = partial(
     Kind, attention_shape, "weights + biases", "macs_once", "kept_once + values", ATTENTION, family="attention"
 )
@@ -542,21 +544,14 @@ _TABLE = {
     "output identity": Kind(kept=0),
     "dropout localResponseNorm": Kind(),
     "relu relu6 leakyRelu gelu elu swish silu mish hardswish sigmoid tanh softmax softplus": Kind(family="activation"),
-    "prelu": Kind(same, "slopes", sizes={"slopes": size("numParameters", 1)}, family="activation"),
+    "prelu": Kind(parameters="slopes", sizes={"slopes": size("numParameters", 1)}, family="activation"),
     "linear projection": Kind(linear_shape, "(width + bias) * outputs", "values * width", sizes=LINEAR),
     "embedding": Kind(embedding_shape, "rows * width", sizes=EMBEDDED),
     # the bag's vectors are summed
     "embeddingBag": Kind(lambda p: (*p.x[:-1], p.width), "rows * width", sizes=EMBEDDED),
-    # kept: the inner values before and after the non-linearity, and the output
-    "feedForward": Kind(same_width, "ff_weights + ff_biases", "tokens * ff_weights", "tokens * 2 * inner + values", FF),
-    "swiglu geglu": Kind(
-        same_width,
-        "3 * width * inner + bias * (2 * inner + width)",
-        "tokens * 3 * width * inner",
-        "tokens * 3 * inner + values",
-        GATED,
-        biased=False,
-    ),
+    # kept: the inner values before and after the non-linearity (and the gate), and the output
+    "feedForward": FeedForward(FF),
+    "swiglu geglu": FeedForward(GATED, biased=False),
     # a router and gated experts without biases; only the experts that a token is sent to compute
     "moeLayer sharedExpertMoE": Kind(
         same_width,
@@ -567,10 +562,10 @@ _TABLE = {
     ),
     "layerNorm": Norm(norm_shape, "width * (1 + bias) if affine else 0", sizes=NORM),
     "rmsNorm": Norm(norm_shape, "width if affine else 0", sizes=NORM),
-    "batchNorm groupNorm": Norm(channel_norm_shape, channel_norm_parameters, sizes=CHANNEL_NORM),
+    "batchNorm groupNorm": Norm(channel_shape, channel_norm_parameters, sizes=CHANNEL_NORM),
     # without a scale of its own unless it says so, as in torch
     "instanceNorm": Norm(
-        channel_norm_shape,
+        channel_shape,
         channel_norm_parameters,
         sizes=CHANNEL_NORM | {"affine": "flag('affine', False) and flag('elementwiseAffine', True)"},
     ),
@@ -593,7 +588,7 @@ _TABLE = {
         same_width,
         "layers * (weights + biases + ff_weights + ff_biases + 4 * width)",
         "layers * (macs_once + tokens * ff_weights)",
-        "layers * (kept_once + tokens * 2 * inner + 4 * values)",
+        "layers * (kept_once + ff_kept + 4 * values)",
         BLOCK,
         family="attention",
     ),
@@ -624,7 +619,7 @@ _TABLE = {
         lambda p: (*spatial(p)[:-2], *(n * factor for n, factor in zip(p.x[-2:], p.each("scaleFactor"), strict=True))),
         sizes={"axes": 2},
     ),
-    "seBlock": Kind(squeeze_shape, "2 * channels * inner + inner + channels", "2 * channels * inner", sizes=SQUEEZE),
+    "seBlock": Kind(channel_shape, "2 * width * inner + inner + width", "2 * width * inner", sizes=SQUEEZE),
     "add multiply subtract average": Kind(broadcast_shape),
     "concatenate": Kind(concatenate_shape, sizes={"along": size("dim axis", least=-8)}),
     "matmul": Kind(matmul_shape, macs=lambda p: p.values * matrices(p)[0][-1]),
@@ -632,10 +627,10 @@ _TABLE = {
     "flatten": Kind(flatten_shape, kept=0),
     "reshape": Kind(reshape_shape, kept=0),
     # one matrix for the node, one with a bias for its neighbours: GraphSAGE, arXiv:1706.02216, algorithm 1
-    "graphSAGE": Kind(graph_shape, "(2 * width + bias) * outputs", graph_macs, sizes=GRAPH | {"matrices": 2}),
+    "graphSAGE": Kind(linear_shape, "(2 * width + bias) * outputs", graph_macs, sizes=GRAPH | {"matrices": 2}),
     # no matrix where `useTransform` is false: LightGCN, arXiv:2002.02126, equation 3
     "graphConv": Kind(
-        graph_shape,
+        linear_shape,
         "(width + bias) * outputs if matrices else 0",
         graph_macs,
         sizes=GRAPH | {"matrices": "flag('useTransform', True)"},

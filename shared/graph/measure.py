@@ -8,6 +8,7 @@ A `Model` is what the rest works on; `shared.graph.trace` makes one from a torch
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -27,7 +28,7 @@ class Layer:
     """One layer in topological order. Counts are for one declared input; None means that they are not known.
 
     parameters  trained numbers, each counted once (0 where another layer owns the weights)
-    row         the same as a table of single layers prints it (a convention may print less than it counts)
+    row         the parameters that a table of single layers prints (a convention may print less than it counts)
     macs        multiply-accumulates of one forward pass
     kept        numbers kept for the backward pass
     problem     why the layer cannot take its input
@@ -96,11 +97,7 @@ class Model:
     @property
     def unknown_types(self) -> dict[str, int]:
         """Types that are in no table, with how many layers have them."""
-        found: dict[str, int] = {}
-        for layer in self.layers:
-            if not layer.known:
-                found[layer.type] = found.get(layer.type, 0) + 1
-        return found
+        return dict(Counter(layer.type for layer in self.layers if not layer.known))
 
     @property
     def problems(self) -> list[Layer]:
@@ -109,19 +106,15 @@ class Model:
     @property
     def passes_forward(self) -> bool | None:
         """True, False (see `problems`), or None: some shape is not known."""
-        if self.problems:
-            return False
-        return None if any(layer.output is None and layer.type not in POSITION_TYPES for layer in self.layers) else True
+        return {"yes": True, "no": False}.get(self.forward.partition(":")[0])
 
     @property
     def forward(self) -> str:
         """`yes`, `no: <first layer that cannot>`, or why it is not known."""
-        if self.passes_forward:
-            return "yes"
         if self.problems:
             return f"no: {self.problems[0].name} {self.problems[0].problem}"
-        unknown = next(layer for layer in self.layers if layer.output is None and layer.type not in POSITION_TYPES)
-        return f"unknown: the shape after {unknown.name} is not known"
+        unknown = [layer for layer in self.layers if layer.output is None and layer.type not in POSITION_TYPES]
+        return f"unknown: the shape after {unknown[0].name} is not known" if unknown else "yes"
 
 
 def measure(graph: Graph, convention: Convention = RIGHT) -> Model:
@@ -157,7 +150,7 @@ def _place(
     graph: Graph, node: Node, shapes: dict[str, Shape | None], convention: Convention, declared: bool = False
 ) -> Place:
     """`node` with what comes in. A source of positions is no operand: it has no shape, and that is not a lack."""
-    sources = {id for id in graph.parents[node.id] if not graph.parents[id] and graph.node(id).type in POSITION_TYPES}
+    sources = {id for id in graph.parents[node.id] if not graph.parents[id] and graph.by_id[id].type in POSITION_TYPES}
     inputs = [] if declared else [shapes.get(id) for id in graph.parents[node.id] if id not in sources]
     return Place(KINDS.get(node.type), node, inputs, convention, graph.source, declared)
 
@@ -175,13 +168,7 @@ def _measured(place: Place) -> Layer:
         _lacks(place, missing, "the output shape is unknown")
     except Mismatch as mismatch:
         layer.problem, layer.output = str(mismatch), mismatch.shape
-    try:
-        layer.parameters = place.parameters
-    except Missing as missing:
-        if layer.output is not None:
-            _lacks(place, missing, "its parameters are unknown")
-    except Mismatch:
-        pass  # said already
+    layer.parameters = _count(place, "parameters", say=layer.output is not None)
     layer.macs = None if layer.problem else _count(place, "macs")
     if layer.output is not None and not layer.problem:
         layer.kept = _count(place, "kept")
@@ -197,12 +184,16 @@ def _lacks(place: Place, missing: Missing, what: str) -> None:
         place.note(f"its {missing} is not given: {what}")
 
 
-def _count(place: Place, what: str) -> int | None:
-    """`parameters`, `macs` or `kept`; None: not known."""
+def _count(place: Place, what: str, say: bool = False) -> int | None:
+    """`parameters`, `macs` or `kept`; None: not known. `say`: note which setting is missing."""
     try:
         return getattr(place, what) if place.kind else None
-    except (Missing, Mismatch):
-        return None
+    except Missing as missing:
+        if say:
+            _lacks(place, missing, f"its {what} are unknown")
+    except Mismatch:
+        pass  # the shape's problem says it
+    return None
 
 
 def _owners(order: list[Node], graph: Graph) -> dict[str, str]:
@@ -269,7 +260,7 @@ def _reasons(graph: Graph, layer: Layer, what: str, ours: Model, theirs: Model, 
     """The rules that alone change this count when they are taken from the other convention."""
 
     def count(convention: Convention, declared: bool) -> int:
-        place = _place(graph, graph.node(layer.id), shapes, convention, declared)
+        place = _place(graph, graph.by_id[layer.id], shapes, convention, declared)
         return _count(place, "macs" if what == "macs" else "parameters") or 0
 
     base = count(ours.convention, False)

@@ -44,10 +44,9 @@ class Size:
 
     def given(self, p: Place) -> int | None:
         """What the settings say. Raises UserError for a number that is negative, fractional or none."""
-        value = p.setting(*self.keys)
+        key, value = p.setting(*self.keys)
         if value is None:
             return None
-        key = next(key for key in self.keys if p.node.settings.get(key) is not None)
         if self.product:
             return prod(sizes(value, f"{p.source}: node {quoted(p.node.id)}: {key}"))
         found = integer(value)
@@ -59,11 +58,6 @@ class Size:
 def size(keys: str, default: Formula | None = None, **options: Any) -> Size:
     """`size("embedDim dim", default)`: keys in one string, the usual name first."""
     return Size(tuple(keys.split()), default, **options)
-
-
-def same(p: Place) -> Shape:
-    """The main input's shape."""
-    return p.x
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ class Kind:
                 position information, which is neither an operand nor a key where it is a parent)
     """
 
-    shape: Callable[[Place], Shape] = same
+    shape: Callable[[Place], Shape] = lambda p: p.x
     parameters: Formula = 0
     macs: Formula = 0
     kept: Formula = "values"
@@ -88,13 +82,10 @@ class Kind:
     biased: bool = True
     family: str = ""
 
-    def rule(self, name: str) -> Size | Formula:
-        """A count or size of the row by its name."""
-        if name in ("parameters", "macs", "kept"):
-            return getattr(self, name)
-        if name in self.sizes or name in COMMON:
-            return self.sizes.get(name, COMMON.get(name, 0))
-        raise AttributeError(f"{name}: no size of this kind")
+    @cached_property
+    def rules(self) -> dict[str, Size | Formula]:
+        """Every count and size of the row by its name."""
+        return COMMON | self.sizes | {"parameters": self.parameters, "macs": self.macs, "kept": self.kept}
 
     @property
     def aliases(self) -> list[tuple[str, ...]]:
@@ -104,10 +95,10 @@ class Kind:
 
 # what every row may use: numbers of the output, vectors of `width` numbers in the input, switches of the settings
 COMMON: dict[str, Formula] = {
-    "values": "prod(out)",
-    "tokens": "prod(x) // width if prod(x) % width == 0 else prod(x[:-1])",
-    "bias": "flag('bias', kind.biased)",
-    "affine": "flag('affine', True) and flag('elementwiseAffine', True)",
+    "values": lambda p: prod(p.out),
+    "tokens": lambda p: prod(p.x) // p.width if prod(p.x) % p.width == 0 else prod(p.x[:-1]),
+    "bias": lambda p: p.flag("bias", p.kind.biased),
+    "affine": lambda p: p.flag("affine", True) and p.flag("elementwiseAffine", True),
 }
 _FUNCTIONS = {"__builtins__": {}, "ceil": ceil, "len": len, "max": max, "min": min, "prod": prod}
 
@@ -135,11 +126,11 @@ class Place:
 
     def __getattr__(self, name: str) -> Any:
         """A count or size of the kind's row by its name, worked out once. A convention's own formula goes first."""
-        if name.startswith("_"):
-            raise AttributeError(name)
+        rules = self.kind.rules if self.kind and not name.startswith("_") else {}
+        if name not in rules:
+            raise AttributeError(f"{name}: no size of this kind")
         rule = self.convention.formula(self.node.type, name, self.declared)
-        if rule is None:
-            rule = self.kind.rule(name)
+        rule = rules[name] if rule is None else rule
         value = rule.given(self) if isinstance(rule, Size) else None
         if value is None:
             formula = rule.default if isinstance(rule, Size) else rule
@@ -168,11 +159,10 @@ class Place:
     @property
     def xs(self) -> list[Shape]:
         """Every input's shape, for merges; Missing if one is unknown."""
-        if not self.inputs:
-            raise Missing("its input")
-        if None in self.inputs:
-            raise Missing("one of its inputs")
-        return [shape for shape in self.inputs if shape is not None]
+        known = [shape for shape in self.inputs if shape is not None]
+        if not known or len(known) < len(self.inputs):
+            raise Missing("one of its inputs" if self.inputs else "its input")
+        return known
 
     @cached_property
     def out(self) -> Shape:
@@ -186,9 +176,10 @@ class Place:
         if text not in self.notes:
             self.notes.append(text)
 
-    def setting(self, *keys: str) -> Any:
-        """The first of these keys that the settings have with a value; None if there is none."""
-        return next((value for key in keys if (value := self.node.settings.get(key)) is not None), None)
+    def setting(self, *keys: str) -> tuple[str, Any]:
+        """The first of these keys that the settings have with a value, and the value; None if there is none."""
+        key = next((key for key in keys if self.node.settings.get(key) is not None), keys[0])
+        return key, self.node.settings.get(key)
 
     def given(self, name: str) -> int | None:
         """What the settings alone say of a size of the row; None: nothing."""
@@ -196,22 +187,20 @@ class Place:
         return rule.given(self) if isinstance(rule, Size) else None
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self.setting(key)
+        _, value = self.setting(key)
         if value is not None and not isinstance(value, bool):
             raise self.bad(f"{key}: expected true or false, got {quoted(value)}")
         return default if value is None else value
 
     def each(self, keys: str, default: Shape | int | None = None, least: int = 1) -> Shape:
         """A kernel, stride or padding: one number for all `axes` of the row, or a list of one an axis."""
-        names = keys.split()
-        value, axes = self.setting(*names), self.axes
+        (key, value), axes = self.setting(*keys.split()), self.axes
         if value is None and default is None:
-            raise Missing(names[0])
+            raise Missing(key)
         if value is None:
             return default if isinstance(default, tuple) else (default,) * axes  # type: ignore[return-value]
         found = [integer(item) for item in (value if isinstance(value, list) else [value] * axes)]
         if len(found) != axes or any(item is None or not least <= item <= LARGEST_SIZE for item in found):
-            key = next(key for key in names if self.node.settings.get(key) is not None)
             raise self.bad(f"{key}: expected {axes} whole numbers of at least {least}, or one, got {quoted(value)}")
         return tuple(item for item in found if item is not None)
 

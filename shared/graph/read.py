@@ -8,9 +8,9 @@ merges with one parent, extra keys everywhere.
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,28 +46,20 @@ class Graph:
     source: str
     official_parameters: int | None = None
     description: str = ""
-    _by_id: dict[str, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._by_id.update((node.id, node) for node in self.nodes)
         self.order()  # a cycle is found when the graph is made, not in the middle of a count
 
-    def node(self, id: str) -> Node:
-        return self._by_id[id]
+    @cached_property
+    def by_id(self) -> dict[str, Node]:
+        return {node.id: node for node in self.nodes}
 
     @cached_property
     def parents(self) -> dict[str, list[str]]:
         """Each node's parents in the order of the connections."""
-        return self._neighbours(1, 0)
-
-    @cached_property
-    def children(self) -> dict[str, list[str]]:
-        return self._neighbours(0, 1)
-
-    def _neighbours(self, key: int, value: int) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {node.id: [] for node in self.nodes}
-        for edge in self.edges:
-            found[edge[key]].append(edge[value])
+        for start, end in self.edges:
+            found[end].append(start)
         return found
 
     def order(self, file_order: bool = False) -> list[Node]:
@@ -81,12 +73,15 @@ class Graph:
         if not file_order:
             named = {id: at for at, (id, _) in reversed(list(enumerate(self.edges)))}
             last = len(self.edges)
-            sources.sort(key=lambda id: (named.get(id, last), self._by_id[id].type, id if id not in named else ""))
+            sources.sort(key=lambda id: (named.get(id, last), self.by_id[id].type, id if id not in named else ""))
+        children: dict[str, list[str]] = {node.id: [] for node in self.nodes}
+        for start, end in self.edges:
+            children[start].append(end)
         queue, ordered = deque(sources), []
         while queue:
             id = queue.popleft()
-            ordered.append(self._by_id[id])
-            for child in self.children[id]:
+            ordered.append(self.by_id[id])
+            for child in children[id]:
                 waiting[child] -= 1
                 if not waiting[child]:
                     queue.append(child)
@@ -125,16 +120,16 @@ def read(path: Path | str) -> Graph:
 
 def loads(text: str, source: str) -> Graph:
     """A graph from JSON text; `source` names it in errors."""
+
+    def no_number(text: str) -> None:
+        raise ValueError(f"{text} is no number of JSON")
+
     try:
-        return parse(json.loads(text, parse_constant=_no_number), source)
+        return parse(json.loads(text, parse_constant=no_number), source)
     except RecursionError:
         raise UserError(f"{source}: nested too deeply to be a graph file") from None
     except ValueError as error:  # also a number of more digits than Python reads
         raise UserError(f"{source}: not JSON ({error})") from None
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def parse(data: Any, source: str) -> Graph:
@@ -144,18 +139,16 @@ def parse(data: Any, source: str) -> Graph:
     nodes = tuple(_node(item, at, source) for at, item in enumerate(data["components"]))
     if not nodes:
         raise UserError(f"{source}: the graph has no components")
-    seen: set[str] = set()
-    for node in nodes:
-        if node.id in seen:
-            raise UserError(f"{source}: two nodes have the id {quoted(node.id)}; ids must be unique")
-        seen.add(node.id)
+    seen = Counter(node.id for node in nodes)
+    twice = next((id for id, times in seen.items() if times > 1), None)
+    if twice is not None:
+        raise UserError(f"{source}: two nodes have the id {quoted(twice)}; ids must be unique")
     edges = tuple(_edges(data, source))
     for start, end in edges:
-        for id in (start, end):
-            if id not in seen:
-                raise UserError(
-                    f"{source}: the connection {quoted(start)} -> {quoted(end)} names {quoted(id)}, which is no node"
-                )
+        lost = next((id for id in (start, end) if id not in seen), None)
+        if lost is not None:
+            connection = f"the connection {quoted(start)} -> {quoted(end)}"
+            raise UserError(f"{source}: {connection} names {quoted(lost)}, which is no node")
     name = data.get("name") or data.get("id") or Path(source).stem
     official = integer(data.get("realParamCount"))
     return Graph(
@@ -186,42 +179,33 @@ def _node(item: Any, at: int, source: str) -> Node:
     settings = {printable(key): value for key, value in (settings or {}).items()}
     if _deep(settings):
         raise UserError(f"{where}: params: nested more than {DEEPEST} levels; a layer's settings are flat")
-    shape = None
-    for key, value in (("shape", settings.get("shape")), ("inputShape", item.get("inputShape"))):
-        if shape is None and value is not None and item["type"] == "input":
-            shape = sizes(value, f"{where}: {key}")
+    shapes = {"shape": settings.get("shape"), "inputShape": item.get("inputShape")} if type_ == "input" else {}
+    given = next((key for key, value in shapes.items() if value is not None), None)
+    shape = sizes(shapes[given], f"{where}: {given}") if given else None
     return Node(str(id), type_, printable(item.get("name") or id), settings, shape, printable(item.get("notes") or ""))
 
 
-def _deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for item in level
-            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-        ]
-    return bool(level)
+def _deep(value: Any, levels: int = DEEPEST) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels == 1 or _deep(item, levels - 1) for item in inner)
 
 
 def _is_id(value: Any) -> bool:
     return type(value) in (str, int) and value != ""
 
 
-def _inputs(item: dict, source: str) -> list:
-    found = item.get("inputs") or []
-    if not isinstance(found, list) or not all(map(_is_id, found)):
-        raise UserError(
-            f"{source}: node {quoted(item['id'])}: inputs: expected a list of node ids, got {quoted(found)}"
-        )
-    return found
-
-
 def _edges(data: dict, source: str) -> list[tuple[str, str]]:
     """The connections; where a file has none, what the nodes' `inputs` say."""
     connections = data.get("connections")
     if connections is None:
-        return [(str(parent), str(item["id"])) for item in data["components"] for parent in _inputs(item, source)]
+        edges = []
+        for item in data["components"]:
+            parents = item.get("inputs") or []
+            if not isinstance(parents, list) or not all(map(_is_id, parents)):
+                where = f"{source}: node {quoted(item['id'])}: inputs"
+                raise UserError(f"{where}: expected a list of node ids, got {quoted(parents)}")
+            edges += [(str(parent), str(item["id"])) for parent in parents]
+        return edges
     if not isinstance(connections, list):
         raise UserError(f"{source}: connections: expected a list, got {quoted(connections)}")
     edges = []

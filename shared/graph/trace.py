@@ -10,8 +10,10 @@ parameters that are used without a module of their own (class tokens, positions)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -22,9 +24,103 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from shared.graph.measure import Layer, Model
-from shared.graph.trace_rows import fuse, head_count, head_size, row_type, settings_of
 
+# what a module is called in the vocabulary of graph files: by its class, or by the end of its class name, because
+# libraries bring their own activation and normalisation classes
+_OWN_NAME = (nn.Linear, nn.Conv1d, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.Flatten)
+_OTHER_NAME = {nn.BatchNorm1d: "batchNorm", nn.BatchNorm2d: "batchNorm", nn.LSTM: "lstm", nn.GRU: "gru"}
+_BY_END = re.compile(
+    r"""(?P<rmsNorm>RMSNorm$|T5LayerNorm$) | (?P<gelu>GELU\w*$) | (?P<swish>SiLU\w*$|Swish$) | (?P<relu6>ReLU6$)
+    | (?P<relu>ReLU$) | (?P<tanh>Tanh$) | (?P<sigmoid>Sigmoid$) | (?P<hardswish>Hardswish$) | (?P<linear>^Conv1D$)
+    | (?P<patchEmbed>PatchEmbed\w*$) | (?P<maxpool2d>MaxPool2d$) | (?P<globalAvgPool2d>AdaptiveAvgPool2d$)
+    | (?P<avgpool2d>AvgPool2d\w*$) | (?P<layerScale>LayerScale$) | (?P<rope>RotaryEmbedding$)""",
+    re.VERBOSE,
+)
+_WINDOW = {"kernelSize": "kernel_size", "stride": "stride", "padding": "padding"}
+_CONV = {"inChannels": "in_channels", "outChannels": "out_channels", **_WINDOW, "groups": "groups"}
+# settings that a graph file would give a row, and the module's attributes that hold them
+_SETTINGS = {
+    **dict.fromkeys(("conv2d", "depthwiseConv2d", "conv1d"), _CONV),
+    "linear": {"inFeatures": "in_features", "outFeatures": "out_features"},
+    "embedding": {"numEmbeddings": "num_embeddings", "embeddingDim": "embedding_dim"},
+    "layerNorm": {"normalizedShape": "normalized_shape"},
+    "batchNorm": {"numFeatures": "num_features"},
+    "groupNorm": {"numGroups": "num_groups", "numChannels": "num_channels"},
+    "dropout": {"p": "p"},
+    **dict.fromkeys(("maxpool2d", "avgpool2d"), _WINDOW),
+}
 _ACTIVATIONS = {"aten::relu": "relu", "aten::relu_": "relu", "aten::gelu": "gelu", "aten::silu": "swish"}
+_GATED = {"swish": "swiglu", "gelu": "geglu"}
+
+
+def row_type(module: nn.Module) -> str | None:
+    """The row's type, or None: a container, or nothing that counts."""
+    name = type(module).__name__
+    if isinstance(module, nn.Conv2d):
+        return "depthwiseConv2d" if 1 < module.groups == module.in_channels else "conv2d"
+    if isinstance(module, nn.Dropout):
+        return "dropout" if module.p > 0 else None
+    for known in (*_OWN_NAME, *_OTHER_NAME):
+        if isinstance(module, known):
+            return _OTHER_NAME.get(known) or _lower(known.__name__)
+    end = _BY_END.search(name)
+    if end and (end.lastgroup != "patchEmbed" or _only_conv(module)):
+        return end.lastgroup
+    leaf = next(module.children(), None) is None
+    if not leaf or isinstance(module, nn.Identity) or name in ("DropPath", "Dropout"):
+        return None
+    return _lower(name)
+
+
+def _lower(name: str) -> str:
+    return name[:1].lower() + name[1:]
+
+
+def _only_conv(module: nn.Module) -> nn.Conv2d | None:
+    convolutions = [inner for inner in module.modules() if isinstance(inner, nn.Conv2d)]
+    return convolutions[0] if len(convolutions) == 1 else None
+
+
+def settings_of(module: nn.Module, kind: str) -> dict[str, Any]:
+    """The settings that a graph file would give this layer."""
+    conv = _only_conv(module) if kind == "patchEmbed" else None
+    if conv is not None:
+        return {"patchSize": _one(conv.kernel_size), "embedDim": conv.out_channels, "inChans": conv.in_channels}
+    weight = getattr(module, "weight", None)
+    if kind == "linear" and not isinstance(module, nn.Linear):  # a weight [in, out]
+        return {"inFeatures": weight.shape[0], "outFeatures": weight.shape[1]}
+    if kind == "rmsNorm" and weight is not None:
+        return {"normalizedShape": weight.shape[-1]}
+    names = _SETTINGS.get(kind, {})
+    found = {key: _one(getattr(module, name)) for key, name in names.items() if hasattr(module, name)}
+    if found.get("groups") == 1:
+        del found["groups"]
+    if isinstance(module, nn.Linear | nn.Conv2d | nn.Conv1d) and module.bias is None:
+        found["bias"] = False
+    return found
+
+
+def _one(value: Any) -> Any:
+    """(3, 3) as 3; other tuples as lists."""
+    if not isinstance(value, tuple | list):
+        return value
+    return value[0] if len(set(value)) == 1 else list(value)
+
+
+def _attribute(module: nn.Module, *names: str, config: bool = False) -> int | None:
+    """The first of these attributes that is a positive number, of the module or (`config`) of its configuration."""
+    owners = [module, *([getattr(module, "config", None)] if config and "Attention" in type(module).__name__ else [])]
+    values = [getattr(owner, name, None) for owner in owners for name in names]
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+
+def head_count(module: nn.Module) -> int | None:
+    return _attribute(module, "num_heads", "num_attention_heads", "n_heads", config=True)
+
+
+def head_size(module: nn.Module) -> int | None:
+    """Features of one head, where the module says so: they need not be its width divided by its heads."""
+    return _attribute(module, "head_dim", "attention_head_size", "key_value_proj_dim", "d_head")
 
 
 def trace(module: nn.Module, inputs: dict[str, torch.Tensor], name: str, source: str) -> Model:
@@ -47,6 +143,10 @@ def trace(module: nn.Module, inputs: dict[str, torch.Tensor], name: str, source:
         for hook in hooks:
             hook.remove()
     return tracer.finish(output, name, source)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 @dataclass
@@ -109,13 +209,12 @@ class _Tracer:
         elif row is not None:
             row.macs = total // 2
         if row is not None:
-            tensor = next((leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)), None)
-            row.output = None if tensor is None else tuple(tensor.shape)
-            row.kept = (row.kept or 0) + (0 if tensor is None else tensor.numel())
-            for leaf in tree_leaves(output):
-                if isinstance(leaf, torch.Tensor):
-                    # the activation inside a normalisation is the last row, and what comes out is its
-                    self.origins[leaf] = (self.rows[-1].id if frame.row else row.id,)
+            results = _tensors(output)
+            row.output = tuple(results[0].shape) if results else None
+            row.kept = (row.kept or 0) + (results[0].numel() if results else 0)
+            for tensor in results:
+                # the activation inside a normalisation is the last row, and what comes out is its
+                self.origins[tensor] = (self.rows[-1].id if frame.row else row.id,)
 
     def _collapse(self, frame: _Frame, own: int, total: int, output: Any) -> Layer | None:
         """A module that multiplies activations itself: attention, or a product of its own."""
@@ -129,19 +228,17 @@ class _Tracer:
         del self.rows[frame.first :]
         causal = getattr(frame.module, "is_causal", False) or getattr(frame.module, "is_decoder", False)
         type = "crossAttention" if frame.crossing else "causalAttention" if causal else "multiHeadAttention"
-        width = next(leaf.shape[-1] for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor))
+        width = _tensors(output)[0].shape[-1]
         settings = {"embedDim": width, "numHeads": heads}
-        key_heads = head_count(frame.module, keys=True)
+        key_heads = _attribute(frame.module, "num_key_value_heads", config=True)
         if key_heads and key_heads != heads:
             type, settings = "groupedQueryAttention", settings | {"numKVHeads": key_heads}
         row = self._row(frame.name, type, settings, frame.parents)
         row.parameters = sum(layer.parameters or 0 for layer in inner)
         self._count(row, frame.module)
         row.macs = total // 2
-        projections = [layer for layer in inner if layer.type == "linear"]
-        row.settings["projections"] = sum(
-            layer.settings["inFeatures"] * layer.settings["outFeatures"] for layer in projections
-        )
+        linear = [layer.settings for layer in inner if layer.type == "linear"]
+        row.settings["projections"] = sum(one["inFeatures"] * one["outFeatures"] for one in linear)
         # both products have as many terms as scores have numbers, times the head's size
         size = head_size(frame.module) or max(1, width // heads)
         scores = own // 4 // size
@@ -191,8 +288,8 @@ class _Tracer:
 
     def _positional(self, row: Layer, args: tuple, kwargs: dict) -> None:
         """An embedding whose indices come from no input looks up positions, if there is a row for each."""
-        length = next((leaf.shape[-1] for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), 0)
-        if row.settings["numEmbeddings"] >= max(length, 3):
+        lengths = [tensor.shape[-1] for tensor in _tensors((args, kwargs))]
+        if row.settings["numEmbeddings"] >= max(3, *lengths[:1]):
             row.type = "positionalEncoding"
             row.settings = {"maxLen": row.settings["numEmbeddings"], "embedDim": row.settings["embeddingDim"]}
 
@@ -201,11 +298,7 @@ class _Tracer:
         return any(frame.row is not None and frame.row.type not in ("batchNorm", "groupNorm") for frame in self.stack)
 
     def _origin(self, *values: Any) -> list[str]:
-        found: list[str] = []
-        for leaf in tree_leaves(values):
-            if isinstance(leaf, torch.Tensor):
-                found += self.origins.get(leaf, ())
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(id for tensor in _tensors(values) for id in self.origins.get(tensor, ())))
 
     # operations -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +315,7 @@ class _Tracer:
 
     def saw(self, func: Any, args: tuple, result: Any) -> None:
         """Note where the result comes from; make rows of merges, loose activations and loose parameters."""
-        tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        tensors = _tensors(args)
         origin = tuple(self._origin(tensors))
         if not self._inside_row():
             loose = [self._loose(tensor) for tensor in tensors if id(tensor) in self.names]
@@ -237,9 +330,8 @@ class _Tracer:
                 origin = tuple(self._origin(tensors))
                 if isinstance(result, torch.Tensor) and result.is_floating_point():
                     origin = self._operation(func, args, tensors, result, origin)
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                self.origins[leaf] = origin
+        for tensor in _tensors(result):
+            self.origins[tensor] = origin
 
     def _operation(self, func: Any, args: tuple, tensors: list, result: torch.Tensor, origin: tuple) -> tuple:
         """The origin of a result: a row of its own for an operation that graph files have a type for."""
@@ -274,18 +366,82 @@ class _Tracer:
     # the end --------------------------------------------------------------------------------------------------------
 
     def finish(self, output: Any, name: str, source: str) -> Model:
-        tensor = next(leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor))
+        tensor = _tensors(output)[0]
         rows = fuse(self.rows)
         parents = [id for id in self.origins.get(tensor, ()) if any(row.id == id for row in rows)]
         rows.append(Layer("output", "output", "output", {}, tuple(tensor.shape), 0, 0, 0, kept=0, parents=parents))
         for parameter in self.module.parameters():  # what did not run still belongs to the count
             if id(parameter) in self.names:
-                left = self.names.pop(id(parameter))
-                row = Layer(left, left, "parameter", {"shape": list(parameter.shape)}, tuple(parameter.shape),
-                            parameter.numel(), None, 0, kept=0)  # fmt: skip
-                row.notes.append("is not used in this forward pass")
+                row = self._loose(parameter)
+                row.macs, row.notes = 0, ["is not used in this forward pass"]
                 rows.insert(-1, row)
         for row in rows:
             row.row = row.parameters
             row.settings.pop("projections", None)
         return Model(name, source, rows)
+
+
+# rows that belong together --------------------------------------------------------------------------------------------
+
+
+def fuse(rows: list[Layer]) -> list[Layer]:
+    """Attention takes up its output projection where a sibling module holds it; linear, activation, linear become a
+    feed-forward row; a gate beside them makes it a gated one. Parents that are gone are renamed."""
+    renamed: dict[str, str] = {}
+    fused: list[Layer] = []
+    at = 0
+    while at < len(rows):
+        length, type, settings = _group(rows[at : at + 20])
+        group = rows[at : at + length]
+        renamed |= {row.id: group[0].id for row in group}
+        fused.append(group[0] if length == 1 else _merged(group, type, settings))
+        at += length
+    for row in fused:
+        parents = [renamed.get(id, id) for id in row.parents]
+        row.parents = list(dict.fromkeys(id for id in parents if id in renamed and id != row.id))
+    return fused
+
+
+def _group(rows: list[Layer]) -> tuple[int, str, dict[str, Any]]:
+    """How many of the rows belong together from the first on, and what they are."""
+    first, *rest = rows
+    alone = 1, first.type, first.settings
+    if "projections" in first.settings:
+        width = first.settings["embedDim"]
+        outside = first.settings["projections"] == 3 * width * width and _linear(rest, width, width)
+        return (2, first.type, first.settings) if outside else alone
+    if first.type != "linear" or not rest or rest[0].type not in ("relu", "gelu", "swish", "relu6", "tanh"):
+        return alone
+    outer, inner, act = first.settings["inFeatures"], first.settings["outFeatures"], rest.pop(0).type
+    gated = act in _GATED and _linear(rest, outer, inner)
+    rest = rest[1:] if gated else rest
+    while rest and rest[0].type == "dropout":
+        rest.pop(0)
+    if inner == outer or not _linear(rest, inner, outer):
+        return alone
+    return len(rows) - len(rest) + 1, _GATED[act] if gated else "feedForward", {"embedDim": outer, "ffDim": inner}
+
+
+def _linear(rows: list[Layer], features: int, out: int) -> bool:
+    """Whether the first of the rows is a linear layer of these sizes."""
+    settings = rows[0].settings if rows and rows[0].type == "linear" else {}
+    return (settings.get("inFeatures"), settings.get("outFeatures")) == (features, out)
+
+
+def _merged(group: list[Layer], type: str, settings: dict[str, Any]) -> Layer:
+    first, last = group[0], group[-1]
+    pairs = zip(first.name.split("."), last.name.split("."), strict=False)
+    common = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    path = ".".join(common)
+    return replace(
+        first,
+        # the path that the modules share; of a block as a whole its `ffn`
+        name=f"{path}.ffn" if not common or common[-1].isdigit() else path,
+        type=type,
+        settings=settings,
+        output=last.output,
+        parameters=sum(row.parameters or 0 for row in group),
+        macs=sum(row.macs or 0 for row in group),
+        kept=sum(row.kept or 0 for row in group),
+        notes=[note for row in group for note in row.notes],
+    )

@@ -107,10 +107,10 @@ def test_the_variants_of_public_files_are_read() -> None:
     assert graph.name == "some"
     assert graph.official_parameters == 1_500_000_000
     mark = "\N{REPLACEMENT CHARACTER}"
-    assert (graph.node("odd").type, graph.node("odd").settings) == (f"flux{mark}{mark}[31m", {f"k{mark}": 1})
-    assert graph.node("in").shape == (1, 4)
+    assert (graph.by_id["odd"].type, graph.by_id["odd"].settings) == (f"flux{mark}{mark}[31m", {f"k{mark}": 1})
+    assert graph.by_id["in"].shape == (1, 4)
     assert graph.parents["out"] == ["in", "7"]
-    assert graph.node("out").name == "Ausgabe\N{REPLACEMENT CHARACTER}[31m ä\N{REPLACEMENT CHARACTER}"
+    assert graph.by_id["out"].name == "Ausgabe\N{REPLACEMENT CHARACTER}[31m ä\N{REPLACEMENT CHARACTER}"
 
 
 def test_without_connections_the_inputs_of_the_nodes_count() -> None:
