@@ -46,10 +46,8 @@ def resnet50() -> int:
 
 def lite0() -> int:
     total, width, side = conv(112, 3, 32, 3), 32, 112
-    for expand, out, repeats, stride, kernel in (
-        (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5),
-        (6, 320, 1, 1, 3),
-    ):  # fmt: skip
+    stages = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5)]
+    for expand, out, repeats, stride, kernel in [*stages, (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)]:
         for repeat in range(repeats):
             inner, after = width * expand, side // stride if not repeat else side
             total += conv(side, width, inner, 1) if expand > 1 else 0
@@ -112,8 +110,7 @@ def model(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, int]:
     return _models[name]
 
 
-@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in LARGE),
-                                  *(name for name in BUILTINS if name not in LARGE)])  # fmt: skip
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LARGE else ()) for n in BUILTINS])
 def test_counts_are_the_librarys_and_arithmetics(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found, library = model(name, monkeypatch)
     assert found.parameters == library
@@ -149,12 +146,10 @@ def test_blocks_are_aligned_and_folded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_in_hub_layout_is_built_without_weights(tmp_path: Path) -> None:
-    config = {
-        "model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 32, "patch_size": 8,
-        "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
-        "id2label": {"0": "a", "1": "b", "2": "c"},
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 32, "patch_size": 8}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    labels = {"id2label": {"0": "a", "1": "b", "2": "c"}}
+    (tmp_path / "config.json").write_text(json.dumps(config | sizes | labels))
     found = find(f"hf:{tmp_path}").measure()
     assert found.macs == vit(32, 8, 16, 2, 32, 3)
     text = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "vocab_size": 31}

@@ -276,8 +276,6 @@ def test_graph_comparisons_import_no_torch(tmp_path: Path) -> None:
 
 
 def test_the_script_runs_from_its_own_folder(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "compare.py", "plan", "graph:resnet-block"], cwd=SCRIPT.parent, capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
+    command = [sys.executable, "compare.py", "plan", "graph:resnet-block"]
+    done = subprocess.run(command, cwd=SCRIPT.parent, capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout)["parameters"] == 74_112

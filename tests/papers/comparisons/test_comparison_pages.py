@@ -23,10 +23,9 @@ def reports(pair: str) -> tuple[Comparison, Comparison]:
     return published, Comparison(tuple(measure(graph) for graph in graphs))
 
 
-@pytest.mark.parametrize(("pair", "count", "rows"), [
-    ("bert-base-vs-vit-b16", 150, 15), ("gpt2-vs-bert-base", 144, 14), ("bert-base-vs-t5-small", 209, 25),
-    ("resnet-block-vs-vit-b16", 151, 17),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pair", "count", "rows"), list(zip(PAIRS, (150, 144, 209, 151), (15, 14, 25, 17), strict=True))
+)
 def test_every_printed_cell_is_equal(pair: str, count: int, rows: int) -> None:
     printed, found = load("comparisons", pair).numbers, cells(reports(pair)[0])
     assert len(printed) == count
@@ -58,10 +57,9 @@ def test_the_markdown_is_the_page_but_for_its_links(shared_folder: Path) -> None
         changes = [line for line in difflib.unified_diff(page, ours, n=0, lineterm="") if line[:1] in "+-"][2:]
         assert all(line[:1] == "-" for line in changes)
         left_out = [line[1:] for line in changes if line[1:]]
-        assert [line.split(":")[0] for line in left_out] == [
-            "Source", "## Graphs", *(f"- {model.name}" for model in reports(pair)[0].models),
-            "- Check a graph of your own",
-        ]  # fmt: skip
+        graphs = [f"- {model.name}" for model in reports(pair)[0].models]
+        expected = ["Source", "## Graphs", *graphs, "- Check a graph of your own"]
+        assert [line.split(":")[0] for line in left_out] == expected
 
 
 @pytest.mark.parametrize(
