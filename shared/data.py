@@ -125,7 +125,7 @@ class ImageSet:
         return whole.hexdigest()
 
     def content_hashes(self) -> list[str]:
-        """sha256 of each decoded image (`images.digest`), in hex: equal for exact duplicates."""
+        """sha256 of each decoded image (`digest`), in hex: equal for exact duplicates."""
         return [content.tobytes().hex() for content in self.digests()]
 
     def digests(self, *, save: bool = True) -> np.ndarray:

@@ -18,14 +18,8 @@ from torch import Tensor
 
 from shared.errors import UserError
 
-DTYPES = {
-    "float16": torch.float16,
-    "fp16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "bf16": torch.bfloat16,
-    "float32": torch.float32,
-    "fp32": torch.float32,
-}
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+DTYPES |= {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 # Float32 rounding through a few layers stays below 1e-5; a wrong kernel is off by far more than this.
 MPS_TOLERANCE = 1e-3
 
@@ -83,35 +77,31 @@ def rank_and_world() -> tuple[int, int]:
 
 def _device(asked: str) -> tuple[torch.device, str]:
     kind, colon, number = asked.partition(":")
-    if colon and not (kind == "cuda" and number.isdigit()):
-        kind = "unknown"
-    if kind == "auto":
-        if torch.cuda.is_available():
-            where = torch.device("cuda", _own_cuda_index())
-            return where, f"{where}: a CUDA device is there ({torch.cuda.get_device_name(where)})"
-        if torch.backends.mps.is_available():
-            error = disagreement(torch.device("mps"))
-            if error <= MPS_TOLERANCE:
-                return torch.device("mps"), f"mps: agrees with the CPU on four images (relative error {error:.1e})"
-            return torch.device("cpu"), f"cpu: MPS is there but wrong on four images (relative error {error:.1e})"
-        return torch.device("cpu"), "cpu: no CUDA or MPS device"
+    cpu = torch.device("cpu")
+    if kind not in ("auto", "cpu", "cuda", "mps") or (colon and not (kind == "cuda" and number.isdigit())):
+        raise UserError(f"--device {asked}: expected auto, cpu, cuda, cuda:N or mps")
     if kind == "cpu":
-        return torch.device("cpu"), "cpu: asked for"
-    if kind == "cuda":
+        return cpu, "cpu: asked for"
+    if kind == "cuda" or (kind == "auto" and torch.cuda.is_available()):
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = int(number) if number else _own_cuda_index() if count else 0
         if index >= count:
             raise UserError(f"--device {asked}: {count} CUDA devices are visible to torch; use --device cpu or auto")
         where = torch.device("cuda", index)
-        return where, f"{where}: asked for ({torch.cuda.get_device_name(where)})"
-    if kind == "mps":
-        if not torch.backends.mps.is_available():
+        why = "asked for" if kind == "cuda" else "a CUDA device is there"
+        return where, f"{where}: {why} ({torch.cuda.get_device_name(where)})"
+    if not torch.backends.mps.is_available():
+        if kind == "mps":
             raise UserError("--device mps: torch sees no MPS device; use --device cpu or auto")
-        error = disagreement(torch.device("mps"))
-        if error > MPS_TOLERANCE:
-            raise UserError(f"--device mps: wrong on four images (relative error {error:.1e}); use --device cpu")
-        return torch.device("mps"), f"mps: asked for, agrees with the CPU on four images (relative error {error:.1e})"
-    raise UserError(f"--device {asked}: expected auto, cpu, cuda, cuda:N or mps")
+        return cpu, "cpu: no CUDA or MPS device"
+    mps = torch.device("mps")
+    error = disagreement(mps)
+    if error <= MPS_TOLERANCE:
+        asked_for = "asked for, " if kind == "mps" else ""
+        return mps, f"mps: {asked_for}agrees with the CPU on four images (relative error {error:.1e})"
+    if kind == "mps":
+        raise UserError(f"--device mps: wrong on four images (relative error {error:.1e}); use --device cpu")
+    return cpu, f"cpu: MPS is there but wrong on four images (relative error {error:.1e})"
 
 
 def _own_cuda_index() -> int:

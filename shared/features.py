@@ -19,12 +19,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import queue
 import re
 import sys
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -61,20 +62,12 @@ class Deferred:
     """
 
     def __init__(self, identity: models.Identity, load: Callable[[], Encoder], *, compiled: bool = False) -> None:
-        self.identity = identity
-        self.compiled = compiled
-        self._load = load
-        self._higher: dict[torch.dtype, Encoder] = {}
+        self.identity, self.compiled, self._load = identity, compiled, load
+        self.at = functools.cache(lambda dtype: self.encoder.at(dtype))  # the same model in a higher precision
 
     @functools.cached_property
     def encoder(self) -> Encoder:
         return self._load()
-
-    def at(self, dtype: torch.dtype) -> Encoder:
-        """The same model in a higher precision."""
-        if dtype not in self._higher:
-            self._higher[dtype] = self.encoder.at(dtype)
-        return self._higher[dtype]
 
 
 def deferred(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Deferred:
@@ -117,17 +110,11 @@ def recipe(encoder: Deferred, choice: Choice, batch_size: int | str) -> dict[str
     identity = encoder.identity
     readers = ("hf", "timm") if identity.kind == "wheel" else (identity.kind,)  # a wheel is read by one of the two
     steps = [f"{step} {FEATURES_VERSION[step]}" for step in ("extract", "transform", *readers)]
-    own = {
-        "shard": SHARD,
-        "batch": auto if batch_size == "auto" else batch_size,
-        "device": choice.device.type,
-        "dtype": choice.dtype_name,
-        "compiled": encoder.compiled,
-        "steps": ", ".join(steps),
-        "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
-    }
-    of_model = {f.name: getattr(identity, f.name) for f in fields(identity) if f.compare}
-    return {name: str(value) for name, value in {**own, **of_model}.items()}
+    libraries = [f"{name} {version(name)}" for name in LIBRARIES]
+    own = {"shard": SHARD, "batch": auto if batch_size == "auto" else batch_size, "compiled": encoder.compiled}
+    own |= {"device": choice.device.type, "dtype": choice.dtype_name, "steps": steps, "libraries": libraries}
+    own |= {f.name: getattr(identity, f.name) for f in fields(identity) if f.compare}
+    return {name: str(value) for name, value in own.items()}
 
 
 # Extraction ----------------------------------------------------------------------------------------------------------
@@ -163,7 +150,9 @@ class _Extraction:
 
         own = {}
         slices = [rows_of(self.images, number) for number in self.own]
-        with Progress(self.name, sum(rows.stop - rows.start for rows in slices), quiet=self.rank != 0) as progress:
+        images = sum(rows.stop - rows.start for rows in slices)
+        progress = Progress(self.name, images, quiet=self.rank != 0)
+        with closing(progress.bar):
             for shard in self._shards(progress):
                 take(shard)
                 own[shard.number] = shard
@@ -404,68 +393,38 @@ def exchange(own: dict[int, Shard], images: ImageSet) -> Iterator[Shard]:
                 yield shard
 
 
-# Reading ahead, and how far long work has come ------------------------------------------------------------------------
+# Reading ahead, and how far long work has come -----------------------------------------------------------------------
 
 
-def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
-    """`items`, made by a thread that is up to `depth` of them ahead."""
-    ready: queue.Queue = queue.Queue(depth)
-    stop = threading.Event()
-
-    def put(message: tuple) -> bool:
-        while not stop.is_set():
-            try:
-                ready.put(message, timeout=0.2)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def make() -> None:
-        try:
-            for item in items:
-                if not put((item, None)):
-                    return
-            put((None, StopIteration()))
-        except BaseException as error:  # whatever happens in the thread is the consumer's to raise
-            put((None, error))
-
-    thread = threading.Thread(target=make, name="images", daemon=True)
-    thread.start()
+def ahead(items: Iterator[T], depth: int = 3) -> Iterator[T]:
+    """`items` in order, made by a thread that is up to `depth` of them ahead."""
+    end = object()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="images")
     try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration):
-                return
-            if error:
-                raise error
+        coming = deque(thread.submit(next, items, end) for _ in range(depth))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(thread.submit(next, items, end))
             yield item
     finally:
-        stop.set()
-        thread.join(timeout=5)  # an interpreter that exits under a running kernel crashes
+        thread.shutdown(cancel_futures=True)  # and wait: an interpreter that exits under a running kernel crashes
 
 
 class Progress:
     """A bar on a terminal; elsewhere one line with the expected time when it will take more than a minute."""
 
     def __init__(self, name: str, images: int, *, quiet: bool) -> None:
-        self.name, self.left, self.quiet = name, images, quiet
+        self.name, self.left = name, images
         self.bar = tqdm(total=images, desc=name, unit=" images", disable=True if quiet else None, leave=False)
         self.start, self.computed, self.told = 0.0, 0, quiet
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
     def skip(self, images: int) -> None:
+        """`images` are in the cache."""
         self.left -= images
         self.bar.update(images)
 
     def done(self, images: int) -> None:
-        self.left -= images
-        self.bar.update(images)
+        """`images` have been computed."""
+        self.skip(images)
         if not self.start:  # the first batch pays for loading and compiling: it is not timed
             self.start = time.perf_counter()
             return

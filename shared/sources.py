@@ -51,7 +51,7 @@ HUB_SETS = {
 
 
 class Rows(Protocol):
-    """Random access to images in a fixed order."""
+    """Images in a fixed order, of which any can be read: what a format has to offer."""
 
     identity: str  # changes when a file behind it changes
 
@@ -188,11 +188,11 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
         schema = pq.read_schema(files[0])
         image, label = _columns(files[0], schema, label)
         table = pa.concat_tables(pq.ParquetFile(file).read(columns=[f"{image}.path", label]) for file in files)
-        rows = ParquetRows(files, image)
+        paths = table.column(image).combine_chunks().field("path").to_pylist()
+        names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
+        rows = ParquetRows(files, image, names)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{files[0]}: not a readable parquet file ({error}); fetch it again") from error
-    paths = table.column(image).combine_chunks().field("path").to_pylist()
-    rows.names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
     given = table.column(label)
     if pa.types.is_integer(given.type):
         # By way of a list: pyarrow's conversion to numpy imports pandas, half a second.
@@ -204,10 +204,9 @@ def parquet_source(files: list[Path], split: str, words: str, *, label: str | No
         labels = np.searchsorted(raw_names, texts).astype(np.int64)
     if len(labels) and not 0 <= labels.min() <= labels.max() < len(raw_names):
         row = int(np.flatnonzero((labels < 0) | (labels >= len(raw_names)))[0])
-        raise UserError(
-            f"{rows.where(row)}: label {labels[row]}, but the column {label} names {len(raw_names)} classes"
-        )
-    return Source(split, words, rows, labels, [normal_name(name) for name in raw_names], rows.names, raw_names)
+        why = f"label {labels[row]}, but the column {label} names {len(raw_names)} classes"
+        raise UserError(f"{rows.where(row)}: {why}")
+    return Source(split, words, rows, labels, [normal_name(name) for name in raw_names], names, raw_names)
 
 
 def _columns(file: Path, schema: pa.Schema, asked: str | None) -> tuple[str, str]:
@@ -237,14 +236,12 @@ def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
 
 
 class ParquetRows:
-    """One row group at a time is held in memory; rows of one group asked for together are read together."""
+    """Encoded images in parquet files: one row group at a time is in memory, its rows are read together."""
 
-    def __init__(self, files: list[Path], image: str) -> None:
+    def __init__(self, files: list[Path], image: str, names: list[str]) -> None:
         import pyarrow.parquet as pq
 
-        self.files = files
-        self.image = image
-        self.names: list[str] = []
+        self.files, self.image, self.names = files, image, names
         self.identity = json.dumps(["parquet", image, [hub.file_identity(file) for file in files]])
         self._open = [pq.ParquetFile(file) for file in files]  # mapped files would stay in the resident memory
         self._groups = [(f, g) for f, file in enumerate(self._open) for g in range(file.num_row_groups)]
@@ -256,9 +253,8 @@ class ParquetRows:
     def where(self, row: int) -> str:
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         file = self._groups[group][0]
-        first = self._starts[next(g for g, (f, _) in enumerate(self._groups) if f == file)]
-        name = f" ({self.names[row]})" if self.names else ""
-        return f"{self.files[file]} row {row - first}{name}"
+        first = self._starts[[f for f, _ in self._groups].index(file)]
+        return f"{self.files[file]} row {row - first} ({self.names[row]})"
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         rows = np.asarray(rows, np.int64)
@@ -281,8 +277,8 @@ class ParquetRows:
                 try:
                     table = self._open[file].read_row_group(number, columns=[f"{self.image}.bytes"])
                 except OSError as error:  # ArrowException's reading errors are OSErrors too
-                    message = f"{self.files[file]}: row group {number} is damaged ({error}); fetch the file again"
-                    raise UserError(message) from error
+                    why = f"row group {number} is damaged ({error}); fetch the file again"
+                    raise UserError(f"{self.files[file]}: {why}") from error
                 self._held = group, table.column(0).combine_chunks().field("bytes")
             return self._held[1]
 

@@ -48,6 +48,7 @@ def _hidden(config: dict) -> int:
     return config.get("hidden_size", 768)
 
 
+# A further architecture is one more row, and a reference in tests/shared/test_models_hf.py.
 FAMILIES = {
     "vit": Family(
         "ViTModel",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -10,13 +10,15 @@ from pathlib import Path
 
 from shared.errors import UserError
 
+Labels = tuple[tuple[str, ...], tuple[str, ...]]  # (wnids, names), one a column
+
 
 @cache
-def imagenet() -> tuple[tuple[str, ...], tuple[str, ...]]:
+def imagenet() -> Labels:
     """(wnids, names) of the 1,000 classes in the usual order (by wnid), from the lists that timm ships.
 
     A name holds all synonyms ("tench, Tinca tinca"). Two names occur twice (crane) or share a synonym (maillot), so a
-    class is told by its wnid.
+    class is identified by its wnid.
     """
     # as files: importing timm takes longer than a warm run may
     folder = Path(find_spec("timm").origin).parent / "data" / "_info"
@@ -26,7 +28,7 @@ def imagenet() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(wnids), tuple(names[wnid] for wnid in wnids)
 
 
-def match(spec: str, labels: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def match(spec: str, labels: Sequence[str]) -> Labels:
     """(wnid, name) of each output of a model whose label list is `labels`: wnids or names, in any order.
 
     UserError with the reason for a list of another length, with labels that say nothing (LABEL_7), with an unknown
@@ -34,40 +36,36 @@ def match(spec: str, labels: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
     """
     wnids, names = imagenet()
     if len(labels) != len(wnids):
-        raise UserError(
-            f"{spec}: has {len(labels):,} classes; expected ImageNet-1k's 1,000 (a 21k head cannot be compared)"
-        )
+        why = "expected ImageNet-1k's 1,000 (a 21k head cannot be compared)"
+        raise UserError(f"{spec}: has {len(labels):,} classes; {why}")
     by_wnid = dict(zip(wnids, names, strict=True))
     words = [label.split()[0].rstrip(",:") if label.split() else "" for label in labels]
     if sum(word in by_wnid for word in words) > len(wnids) // 2:
         return _checked(spec, labels, words, by_wnid)
     if all(_synonyms(label) & _synonyms(name) for label, name in zip(labels, names, strict=True)):
         return wnids, names
-    whole: dict[str, set[str]] = {}
-    owners: dict[str, set[str]] = {}
+    whole, owners = defaultdict(set), defaultdict(set)  # the wnids of a whole name, of a synonym
     for wnid, name in by_wnid.items():
-        whole.setdefault(name.lower(), set()).add(wnid)
+        whole[name.lower()].add(wnid)
         for synonym in _synonyms(name):
-            owners.setdefault(synonym, set()).add(wnid)
-    found = []
+            owners[synonym].add(wnid)
+    matched = []
     for i, label in enumerate(labels):
         # the whole name first: "harp" is a class, and a synonym of "harmonica" too
         shared = (owners.get(synonym, set()) for synonym in _synonyms(label) or {""})
-        wnid = whole.get(label.lower()) or set.intersection(*shared)
-        if len(wnid) != 1:
-            why = (
-                f"fits {len(wnid)} ImageNet-1k classes ({', '.join(sorted(wnid))})"
-                if wnid
+        fits = whole.get(label.lower()) or set.intersection(*shared)
+        if len(fits) != 1:
+            which = (
+                f"fits {len(fits)} ImageNet-1k classes ({', '.join(sorted(fits))})"
+                if fits
                 else "is no ImageNet-1k class"
             )
-            raise UserError(f"{spec}: label {i}, {label!r}, {why}; write wnids into config.json's id2label to use it")
-        found.append(next(iter(wnid)))
-    return _checked(spec, labels, found, by_wnid)
+            raise UserError(f"{spec}: label {i}, {label!r}, {which}; write wnids into config.json's id2label to use it")
+        matched.append(next(iter(fits)))
+    return _checked(spec, labels, matched, by_wnid)
 
 
-def _checked(
-    spec: str, labels: Sequence[str], wnids: Sequence[str], by_wnid: dict[str, str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _checked(spec: str, labels: Sequence[str], wnids: Sequence[str], by_wnid: dict[str, str]) -> Labels:
     for label, wnid in zip(labels, wnids, strict=True):
         if wnid not in by_wnid:
             raise UserError(f"{spec}: label {label!r} is no ImageNet-1k class; expected the 1,000 wnids or names")

