@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from shared.process import keep_freed_memory  # noqa: F401, until its last importer has moved
-
 FOLD_TOLERANCE = 1e-4  # relative; folding in float32 costs about 1e-6
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from checkpoints import random_model
@@ -70,28 +67,6 @@ def test_bits_weights_are_standardised_once():
         assert fast.standardise_weights(model) > 5
         torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
         assert fast.standardise_weights(model) == 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-def test_freed_memory_stays_in_the_process():
-    """Ten arrays of 32 MB in turn: fresh pages are asked for once, not ten times."""
-    code = """
-import resource, torch
-from shared import process
-print(process.keep_freed_memory())
-def faults():
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
-        torch.ones(8 << 20)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start
-faults()
-print(faults())
-"""
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
-    took, count = out.split()
-    if took == "False":
-        pytest.skip("this allocator does not take the thresholds")
-    assert int(count) < 1000  # 81,920 pages of 4 KiB without the thresholds
 
 
 def test_last_layer_for_the_class_token_alone():

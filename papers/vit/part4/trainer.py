@@ -33,7 +33,7 @@ from papers.vit.part4.stream import Arrays, TrainingData
 from shared import paths
 from shared.device import rank_and_world
 from shared.errors import UserError
-from shared.models.fast import keep_freed_memory
+from shared.process import keep_freed_memory
 
 # Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
