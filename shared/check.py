@@ -60,7 +60,7 @@ def outcomes(root: Path) -> tuple[list[Outcome], list[str]]:
         outcome = Outcome(number, judge(number, None, why_not_run="no result here"))
         if kept := best.get((number.source, number.id)):
             _, verdict, path, started = kept
-            if verdict.published == number.printed:
+            if verdict.published == number.printed:  # else the published file was corrected after the run
                 outcome = Outcome(number, verdict, path, started)
             else:
                 problems.append(

@@ -86,6 +86,7 @@ def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> 
     doc: what --help prints above the options. By argparse, because a library that does more takes longer to load than
     the quick scripts run.
     """
+    # reading the source for the help texts takes longer than the rest, so only where they are shown
     help_texts = _help_texts(config_type) if {"-h", "--help"} & set(argv) else {}
     names = " ".join(f"[{option.name}]" for option in fields(config_type) if option.metadata.get("positional"))
     parser = _Parser(
@@ -98,6 +99,7 @@ def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> 
     hints = get_type_hints(config_type)
     for option in fields(config_type):
         _add(parser, option, hints[option.name], help_texts.get(option.name, ""))
+    # argparse gives lists; a config's defaults are tuples, which nobody can change by accident
     given = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(parser.parse_intermixed_args(argv)).items()

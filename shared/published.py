@@ -158,6 +158,7 @@ def read(path: Path) -> Published:
         expect("id" not in own | file.defaults, f"{at}/id", "no such key: an id stands before its number")
         return checked(defaults | own | {"id": id}, Number, path, RESTORE, at)
 
+    # the table's cells first: a number of its own may not take a cell's id, or one of the two would never be judged
     numbers: dict[str, Number] = Named(f"{path}: numbers")
     rows: dict[str, dict[str, Number | None]] = Named(f"{path}: rows")
     expect(len(set(file.columns)) == len(file.columns), "columns", "every name once")
@@ -165,10 +166,11 @@ def read(path: Path) -> Published:
         expect(len(cells) == len(file.columns), f"rows/{row}", f"a list of {len(file.columns)} cells")
         rows[row] = Named(f"{path}: rows/{row}")
         for column, cell in zip(file.columns, cells, strict=True):
-            if cell is None:
+            if cell is None:  # printed blank: there is nothing to judge, but a table that is drawn again needs the gap
                 rows[row][column] = None
                 continue
             id = f"{row}/{column}"
+            # "99.50 ±" without a spread keeps an empty one, which the check of `std` then refuses
             printed, sign, std = (part.strip() for part in cell.partition("±"))
             own = {"printed": printed, "std": std if sign else None}
             if column in file.units:

@@ -89,6 +89,7 @@ def _names(type: Any) -> list[str]:
 def _explain(error: Exception, value: Any, type: Any) -> tuple[list[str], str, str]:
     """The keys that lead to what is wrong, what is wrong with it, and what may help ("" where nothing is known)."""
     message, _, route = str(error).partition(" - at `$")
+    # msgspec names neither a dictionary's key nor the members of a Literal: follow its route through value and type
     place = []
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", route):
         type = _without_none(type)
