@@ -5,13 +5,14 @@ VENV := .venv
 PY =
 ARGS =
 VIT := papers/vit
+RESNET := papers/resnet
 # with an interpreter of the user's own nothing is installed
 READY := $(if $(strip $(PY)),,$(VENV)/.installed)
 override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors \
-        pictures compare check report bench clean demo-begin
+        pictures resnet-tables compare check report bench clean demo-begin
 .NOTPARALLEL:
 
 # target | file it needs | what it does
@@ -30,6 +31,7 @@ scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minute
 curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
 factors|$(VIT)/vit_part4_scratch.py|what the article leaves out of its recipe, one change at a time (75 minutes on two cores)
 pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets images and the few-shot figures
+resnet-tables|$(RESNET)/resnet_tables.py|what the residual networks cost, and whether their paper's tables agree (a second)
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
 report|shared/report|results/report/index.html from all results
@@ -149,6 +151,9 @@ factors: $(READY)
 
 pictures: $(READY)
 	$(PY) $(VIT)/vit_part4_pictures.py $(ARGS)
+
+resnet-tables: $(READY)
+	$(PY) $(RESNET)/resnet_tables.py $(ARGS)
 
 compare: $(READY)
 	$(PY) papers/comparisons/compare.py $(or $(strip $(ARGS)),pages)

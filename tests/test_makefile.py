@@ -15,7 +15,7 @@ from shared.paths import ROOT
 
 NAMES = (
     "setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors "
-    "pictures compare check report bench clean"
+    "pictures resnet-tables compare check report bench clean"
 )
 TARGETS = NAMES.split()
 
