@@ -489,7 +489,7 @@ def draw_errors(tables: Tables, flops: dict[str, Count], path: Path) -> Path:
         left.plot(*zip(*points, strict=True), look, color=colour, label=label, markersize=5)
         for name, point in zip(cells, points, strict=True):
             # two networks at nearly the same point: their labels keep clear of both lines
-            offset = {"plain-18": (-14, 7), "ResNet-18": (-44, -10)}.get(name, (5, 4))
+            offset = {"plain-18": (-20, 8), "ResNet-18": (6, -4)}.get(name, (5, 4))
             left.annotate(name, point, xytext=offset, textcoords="offset points", fontsize=7, color=colour)
     left.set_xlim(0, 18)
     left.set_ylim(21, 29)
