@@ -27,13 +27,13 @@ def benchmarks() -> dict[str, tuple[Path, str]]:
 
 
 def main(names: list[str]) -> int:
-    known = benchmarks()
+    known, names = benchmarks(), [name for name in names if name not in ("-h", "--help")]
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"error: {unknown[0]}: no such benchmark; there are {', '.join(known)}", file=sys.stderr)
         return 2
     if not names:
-        print("make bench ARGS='NAME ...' runs:")
+        print("usage: make bench ARGS='NAME ...' with the names of")
         for name, (_, text) in known.items():
             print(f"  {name:<18} {text}")
     return max((subprocess.run([sys.executable, known[name][0]]).returncode for name in names), default=0)

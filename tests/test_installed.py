@@ -18,7 +18,7 @@ SCRIPTS = sorted(
     path.relative_to(ROOT)
     for pattern in ("papers/*/*.py", "benchmarks/*.py")
     for path in ROOT.glob(pattern)
-    if "if not __package__" in path.read_text(encoding="utf-8")
+    if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 )
 
 

@@ -24,10 +24,14 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from papers.vit.part4.curves import Curve, Run, Variant, read_starts
 from papers.vit.part4.recipe import NAMES, SIZES, Recipe, departure, recipe_of, spread_against_one_run

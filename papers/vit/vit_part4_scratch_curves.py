@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import re
 import statistics
+import sys
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+if not __package__:  # started as a file: the code of this checkout, not an installed one
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from papers.vit.part4.curves import VARIANTS, Curve, read_all
 from papers.vit.part4.recipe import SIZES, Recipe, departure_of, spread_against_one_run
