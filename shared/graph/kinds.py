@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 
 from shared.graph.place import Kind, Mismatch, Missing, Place, Shape, size, text
-from shared.graph.read import integer, sizes
+from shared.graph.read import integer
 
 # features -------------------------------------------------------------------------------------------------------------
 
@@ -84,8 +84,7 @@ def embedding_shape(p: Place) -> Shape:
 
 
 def norm_shape(p: Place) -> Shape:
-    key, value = p.setting("normalizedShape")
-    declared = sizes(value, key) if value is not None else ()
+    declared = p.shape_setting("normalizedShape")
     if len(declared) > 1 and p.x[-len(declared) :] != declared:
         raise Mismatch(f"normalises {text(declared)}, gets {text(p.x)}", p.x)
     if len(declared) == 1:
@@ -126,11 +125,11 @@ def position_parameters(p: Place) -> int:
     return 0 if fixed else p.longest * p.width
 
 
-def chosen_experts(p: Place) -> int:
-    """How many experts a token is sent to. Raises UserError for more than there are."""
+def active_experts(p: Place) -> int:
+    """How many experts work on a token. Raises UserError if it is sent to more than there are."""
     if p.top > p.experts:
         raise p.bad(f"topK: {p.top} of {p.experts} experts cannot be chosen")
-    return p.top
+    return p.top + p.always_on
 
 
 EXPERTS = {
@@ -139,7 +138,7 @@ EXPERTS = {
     "experts": size("numExperts"),
     "always_on": size("numSharedExperts", 0, least=0),
     "top": size("topK"),
-    "active": lambda p: chosen_experts(p) + p.always_on,
+    "active": active_experts,
 }
 
 # attention, recurrence and state space --------------------------------------------------------------------------------
@@ -186,10 +185,10 @@ def seen_keys(p: Place) -> int:
 
 
 def attention_shape(p: Place) -> Shape:
-    p.axis(p.width)
+    shape = same_width(p)
     if len(p.inputs) > 1 and p.inputs[1] is not None and p.key_source is None:
         p.note("its second parent has another width: taken as a modulation, not as keys")
-    return p.x
+    return shape
 
 
 def attention_macs(p: Place) -> int:
@@ -259,6 +258,8 @@ RECURRENT = {
     # of all layers and directions; a gate has a matrix for the input, one for the state, and two biases, as in torch
     "units": "directions * gates * hidden",
     "weights": "units * (width + hidden + (layers - 1) * (hidden * directions + hidden))",
+    "biases": "bias * 2 * units * layers",
+    "states": "layers * directions * (gates + 1) * hidden",  # kept: the gates and the state, at each token
 }
 
 
@@ -345,10 +346,9 @@ def transposed_shape(p: Place) -> Shape:
         (n - 1) * s - 2 * side + d * (k - 1) + 1 + e
         for n, s, side, k, e, d in zip(x[-2:], p.stride, sides, p.kernel, extra, p.dilation, strict=True)
     )
-    result = (*x[:-3], p.outputs, *axes)
     if min(axes) < 1:
         raise Mismatch(f"its padding {text(sides)} leaves nothing of {text(x)}")
-    return check_channels(p, result)
+    return check_channels(p, (*x[:-3], p.outputs, *axes))
 
 
 def patch_shape(p: Place) -> Shape:
@@ -403,7 +403,7 @@ SQUEEZE = {
     "inner": "max(1, width // reduction)",
 }
 
-# inputs, merges and reshapes ------------------------------------------------------------------------------------------
+# inputs, merges, reshapes, graph and recommendation networks ----------------------------------------------------------
 
 
 def input_shape(p: Place) -> Shape:
@@ -503,9 +503,6 @@ def reshape_shape(p: Place) -> Shape:
     return found
 
 
-# graph and recommendation networks ------------------------------------------------------------------------------------
-
-
 def graph_macs(p: Place) -> int:
     found = p.tokens * p.matrices * p.width * p.outputs
     p.note("the neighbours' sum depends on the data: not counted")
@@ -527,16 +524,8 @@ GRAPH = {"width": size("inChannels inFeatures", "x[-1]"), "outputs": size("outCh
 Norm = partial(Kind, family="normalisation")
 Positions = partial(Kind, position_shape, sizes=POSITIONS, family="positions")
 FeedForward = partial(Kind, same_width, "ff_weights + ff_biases", "tokens * ff_weights", "ff_kept + values")
-Attention = partial(
-    Kind, attention_shape, "weights + biases", "macs_once", "kept_once + values", ATTENTION, family="attention"
-)
-Recurrent = partial(
-    Kind,
-    recurrent_shape,
-    "weights + 2 * bias * units * layers",
-    recurrent_macs,
-    "tokens * layers * directions * (gates + 1) * hidden",
-)
+Attention = partial(Kind, attention_shape, "weights + biases", "macs_once", "kept_once + values", family="attention")
+Recurrent = partial(Kind, recurrent_shape, "weights + biases", recurrent_macs, "tokens * states")
 
 # the types of a kind: shape, parameters, macs, kept, sizes
 _TABLE = {
@@ -572,8 +561,8 @@ _TABLE = {
     "positionalEncoding": Positions(position_parameters),
     "learnedPositionalEmbedding": Positions("longest * width"),
     "rope alibi": Positions(kept=0),
-    "multiHeadAttention causalAttention selfAttention crossAttention": Attention(),
-    "groupedQueryAttention localAttention nativeSparseAttention": Attention(biased=False),
+    "multiHeadAttention causalAttention selfAttention crossAttention": Attention(ATTENTION),
+    "groupedQueryAttention localAttention nativeSparseAttention": Attention(ATTENTION, biased=False),
     "mla": Kind(
         same_width,
         "weights + norms",

@@ -48,7 +48,7 @@ class Size:
         if value is None:
             return None
         if self.product:
-            return prod(sizes(value, f"{p.source}: node {quoted(p.node.id)}: {key}"))
+            return prod(p.shape_setting(*self.keys))
         found = integer(value)
         if found is None or not self.least <= found <= LARGEST_SIZE:
             raise p.bad(f"{key}: expected a whole number of at least {self.least}, got {quoted(value)}")
@@ -180,6 +180,12 @@ class Place:
         """The first of these keys that the settings have with a value, and the value; None if there is none."""
         key = next((key for key in keys if self.node.settings.get(key) is not None), keys[0])
         return key, self.node.settings.get(key)
+
+    def shape_setting(self, *keys: str) -> Shape:
+        """A setting that is a shape or one number; () if there is none."""
+        key, value = self.setting(*keys)
+        where = f"{self.source}: node {quoted(self.node.id)} ({self.node.type}): {key}"
+        return () if value is None else sizes(value, where)
 
     def given(self, name: str) -> int | None:
         """What the settings alone say of a size of the row; None: nothing."""

@@ -70,6 +70,14 @@ def test_settings_are_compared_by_meaning_or_by_name() -> None:
     right = model(chain(("feedForward", {"hiddenDim": 8, "ffDim": 16}))).layers[1]
     assert changed_fields(left, right) == []
     assert changed_fields(left, right, by_name=True) == ["embedDim", "hiddenDim"]
+    left = model(chain(("linear", {"inDim": 8, "outDim": 4}))).layers[1]
+    right = model(chain(("linear", {"inFeatures": 8, "outFeatures": 4}))).layers[1]
+    assert changed_fields(left, right) == []
+
+
+def test_two_keys_of_one_meaning_are_both_compared() -> None:
+    left, right = (model(chain(("mla", {"headDim": 4, "vHeadDim": size}))).layers[1] for size in (2, 4))
+    assert changed_fields(left, right) == ["vHeadDim"]
 
 
 def test_equal_settings_with_unequal_parameters_are_changed() -> None:

@@ -254,6 +254,8 @@ def test_a_layer_that_cannot_take_its_input_says_why(type, settings, shape, prob
         ("conv2d", {"outChannels": 6, "kernelSize": 3, "padding": -1}, [4, 9, 9], "padding"),
         ("linear", {"outFeatures": 4, "bias": "no"}, [1, 8], "bias: expected true or false"),
         ("concatenate", {"axis": 7}, [1, 8], "not an axis"),
+        ("layerNorm", {"normalizedShape": [0]}, [1, 8], "normalizedShape: expected 1 to 8 positive"),
+        ("batchNorm", {"numFeatures": -1}, [4, 9, 9], "numFeatures: expected 1 to 8 positive"),
     ],
 )
 def test_settings_that_no_layer_can_have_are_the_users_error(type, settings, shape, said) -> None:
@@ -271,6 +273,19 @@ def test_an_unknown_type_is_unknown_and_never_zero() -> None:
     known = measure(parse(chain(("hyperNet", {}), ("linear", {"inFeatures": 8, "outFeatures": 4})), "f"))
     assert [layer.id for layer in known.unknown("parameters")] == ["n1"]
     assert known.parameters == 36
+
+
+def test_a_missing_setting_is_named_and_the_shape_stays_known() -> None:
+    layer = one("causalAttention", {"embedDim": 8}, [1, 16, 8])
+    assert (layer.output, layer.parameters, layer.macs) == ((1, 16, 8), None, None)
+    assert layer.notes == ["its numHeads is not given: its parameters are unknown"]
+
+
+def test_a_repeated_layer_is_a_layer_of_its_own() -> None:
+    first, second = measure(parse(chain(*[("add", {})] * 2, shape=[3, 8]), "f")).layers[1:3]
+    assert (first.id, second.id, second.parents) == ("n1", "n2", ["n1"])
+    assert first.notes == second.notes == ["has one parent: there is nothing to merge"]
+    assert first.notes is not second.notes
 
 
 def test_every_type_of_the_public_files_is_known() -> None:
