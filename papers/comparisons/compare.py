@@ -29,8 +29,9 @@ if not __package__:  # started as a file: the code of this checkout, not an inst
 from papers.comparisons import comparison, webpage
 from papers.comparisons.comparison import layer_json, model_json
 from papers.comparisons.models import Source, find
-from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, beside, both_counts, pages, pair_of
-from papers.comparisons.text import as_markdown, as_text
+from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, beside, both_counts, pages, pair_of, truth
+from papers.comparisons.text import as_markdown, as_text, bullets
+from papers.comparisons.whole import TOLERANCE, part
 from shared import cli, specs
 from shared.errors import UserError
 from shared.graph.cost import Assumptions, short
@@ -42,7 +43,6 @@ from shared.record import Record
 CANNOT_SHOW = (
     "what a trained model does: sizes and operations follow from the graph, quality and measured speed do not."
 )
-TOLERANCE = 0.02  # an official count is met within 2 %
 
 
 @dataclass
@@ -100,8 +100,9 @@ def compare(config: Compare) -> Record:
         compared = published if config.as_published else correct
         pair = pair_of(*graphs)
     else:
-        models = (source.measure(length=config.length) for source in sources)
-        compared = comparison.compare(*models, assumptions(config), built=True)
+        models = [source.measure(length=config.length) for source in sources]
+        parts = [part(source.graph, model) for source, model in zip(sources, models, strict=True)]
+        compared = comparison.compare(*models, assumptions(config), built=True, partial=parts)
     name = pair or f"{sources[0].file_name}-vs-{sources[1].file_name}"
     if pair is None and name in PAIRS:  # two real models, or edited graphs: not the evidence of a page
         name = f"{name}-unpublished"
@@ -109,13 +110,17 @@ def compare(config: Compare) -> Record:
     question = f"How do {compared.models[0].name} and {compared.models[1].name} differ, layer by layer?"
     quiet = config.markdown or config.json
     with Record("comparisons", name, config=config, question=question, results=config.results, quiet=quiet) as record:
-        record.say(as_text(compared, folded=not config.all_rows))
+        if pair:
+            truth(record, sources, compared)
+        elif compared.banners:
+            record.say("\n".join(bullets(compared.banners)))
+        record.say(("\n" if compared.banners else "") + as_text(compared, folded=not config.all_rows))
         record.results["comparison"] = compared.as_json(every_row=False)
         if published:
             beside(record, sources, correct, published, pair)
         record.cannot_show(CANNOT_SHOW)
         if config.html:
-            path = webpage.write(record, compared, tagline)
+            path = webpage.write(record, compared, tagline, published if pair else None)
             print(f"page: {path}", file=sys.stderr if record.quiet else sys.stdout)
     if config.json:
         print(json.dumps(record.results | {"comparison": compared.as_json()}, indent=1, ensure_ascii=False))

@@ -10,11 +10,13 @@ The texts stand here once; the other files only lay them out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from papers.comparisons.whole import Part
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row, align, counts
 from shared.graph.convention import RIGHT
 from shared.graph.cost import GPUS, Assumptions, Fit, dollars, fits, gigabytes, memory, percent, short, train_cost
@@ -53,11 +55,13 @@ class Comparison:
     """`models[1]` relative to `models[0]`, both measured under one convention.
 
     built: some side was built as a torch module, so its counts are the library's.
+    parts: what is known of each side that is only a part of its model.
     """
 
     models: tuple[Model, Model]
     assumed: Assumptions = field(default_factory=Assumptions)
     built: bool = False
+    partial: Sequence[Part | None] = (None, None)
 
     def __post_init__(self) -> None:
         left, right = self.models
@@ -95,6 +99,17 @@ class Comparison:
 
     def parts(self, folded: bool) -> list[Fold[Row]]:
         return self.folds if folded else [Fold(self.rows, 1, 0)]
+
+    @property
+    def banners(self) -> list[str]:
+        """Which part of its model each side is. Stands before anything that is said of the two."""
+        return list(dict.fromkeys(part.banner for part in self.partial if part))
+
+    @property
+    def about(self) -> str:
+        """The same in a few words, to stand beside memory, fit and cost; "" where both sides are whole."""
+        words = "; ".join(dict.fromkeys(part.words for part in self.partial if part))
+        return words and f"Memory, fit and cost below are of the graph, not of the real model ({words})."
 
     # the page's texts -----------------------------------------------------------------------------------------------
 
@@ -179,9 +194,11 @@ class Comparison:
         if self.same_input:
             words = "Memory for the graph at the input shape both declare."
             return f"{words} {HIGHLIGHT}" if self.as_published else words
+        # the pages add that both columns are right about their own model, which a graph of one block is not
+        right = "Both columns are right about their own model; the" if self.as_published else "The"
         return (
-            f"Each side is measured at its own declared input ({self._inputs}). Both columns are right about their "
-            "own model; the difference between them is not a fact about the designs."
+            f"Each side is measured at its own declared input ({self._inputs}). {right} difference between them is not "
+            "a fact about the designs."
         )
 
     @property
@@ -194,8 +211,8 @@ class Comparison:
             notes.insert(
                 0,
                 f"The two are priced at different declared inputs ({self._inputs}), so memory, cost and GPU fit are "
-                "each right about their own model and are not a comparison between them. The layer and parameter "
-                "deltas are unaffected.",
+                f"{'each right about their own model and are ' if self.as_published else ''}not a comparison between "
+                "them. The layer and parameter deltas are unaffected.",
             )
         for model in self.models:
             if model.unknown_types:
@@ -236,6 +253,7 @@ class Comparison:
         left, right = self.models
         return {
             "title": self.title,
+            "banners": self.banners,
             "headline": self.headline,
             "convention": left.convention.name,
             "assumptions": asdict(self.assumed),
@@ -268,11 +286,18 @@ class Comparison:
         }
 
 
-def compare(left: Model, right: Model, assumed: Assumptions | None = None, *, built: bool = False) -> Comparison:
+def compare(
+    left: Model,
+    right: Model,
+    assumed: Assumptions | None = None,
+    *,
+    built: bool = False,
+    partial: Sequence[Part | None] = (None, None),
+) -> Comparison:
     """Two measured models side by side. Two different models of one name get their source behind it."""
     if left.name == right.name and left.source != right.source:
         left, right = (replace(model, name=f"{model.name} ({model.source})") for model in (left, right))
-    return Comparison((left, right), assumed or Assumptions(), built)
+    return Comparison((left, right), assumed or Assumptions(), built, partial)
 
 
 def _shapes(layers: list[Layer]) -> str:

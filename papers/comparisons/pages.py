@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from papers.comparisons import drawing, webpage
+from papers.comparisons import bars, drawing, webpage
 from papers.comparisons.comparison import BLANK, NO_SIDE, Comparison, compare
 from papers.comparisons.models import Source, find, page_graph
 from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagreement_lines, layer_table
+from papers.comparisons.whole import COLUMNS, REAL_NOTE, content, part, whole_of
 from shared import cli
-from shared.graph.convention import Convention, Override
+from shared.graph.convention import RIGHT, Convention, Override
 from shared.graph.cost import Assumptions, dollars, train_cost
 from shared.graph.kinds import of_family
 from shared.graph.measure import disagreements
@@ -96,11 +97,13 @@ def pages(config: cli.Common) -> int | None:
         correct, published = both_counts(sources)
         question = f"Does every printed cell of {correct.title} follow from its two graphs?"
         with Record("comparisons", pair, config=config, question=question, results=config.results) as record:
+            truth(record, sources, published)
+            record.section("the published page, reproduced")
             record.say(as_text(published))
             record.results["comparison"] = correct.as_json(every_row=False)
             tables(record, correct)
             beside(record, sources, correct, published, pair)
-            webpage.write(record, correct, TAGLINES[pair])
+            webpage.write(record, correct, TAGLINES[pair], published)
             record.cannot_show("whether the graphs are the makers' own: they are drawn after the pages, and fit them.")
         if pair != list(PAIRS)[-1]:
             record.say()
@@ -110,17 +113,33 @@ def pages(config: cli.Common) -> int | None:
 
 def both_counts(sources: Sequence[Source], assumed: Assumptions | None = None) -> tuple[Comparison, Comparison]:
     """Two graphs compared by the correct count (under `assumed`), and as the pages count."""
-    return (
-        compare(*(source.measure() for source in sources), assumed),
-        compare(*(source.measure(AS_PUBLISHED) for source in sources), PUBLISHED_COST),
-    )
+    found = []
+    for convention, used in ((RIGHT, assumed), (AS_PUBLISHED, PUBLISHED_COST)):
+        models = [source.measure(convention) for source in sources]
+        parts = [part(source.graph, model) for source, model in zip(sources, models, strict=True)]
+        found.append(compare(*models, used, partial=parts))
+    return found[0], found[1]
+
+
+def truth(record: Record, sources: Sequence[Source], compared: Comparison) -> None:
+    """What a reader must know before the numbers of a page: what the real models have, and what the graphs are."""
+    wholes = {whole.model: whole for source in sources if (whole := whole_of(source.graph))}
+    rows = [whole.cells(compared.assumed) for whole in wholes.values()]
+    record.say("The real models\n")
+    record.say_table("The real models", COLUMNS, rows, left=range(len(COLUMNS)), note=REAL_NOTE)
+    record.say("\n" + "\n".join(bullets(compared.banners)))
+    record.results["real_models"] = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
 def tables(record: Record, correct: Comparison) -> None:
     """For the suite's report: both graphs drawn, both sides and the aligned layers as tables."""
-    path = record.figures_dir / f"{record.experiment}.svg"
-    atomic_write(path, drawing.both(correct, webpage.css()))
-    record.figure(path, f"Both graphs, layers from top to bottom: {drawing.LEGEND}")
+    for name, text, caption in (
+        ("parameters", bars.as_file(correct, webpage.css()), bars.caption(correct)),
+        ("graphs", drawing.both(correct, webpage.css()), f"Both graphs, layers from top to bottom: {drawing.LEGEND}"),
+    ):
+        path = record.figures_dir / f"{record.experiment}-{name}.svg"
+        atomic_write(path, text)
+        record.figure(path, caption)
     sides = [[key, *(side[key] for side in correct.sides)] for key in correct.keys]
     record.table("Both sides", ["", *(model.name for model in correct.models)], sides)
     record.table("Layer by layer, the correct count", *layer_table(correct), note=correct.row_count_line)
@@ -129,8 +148,25 @@ def tables(record: Record, correct: Comparison) -> None:
 def beside(
     record: Record, sources: Sequence[Source], correct: Comparison, published: Comparison, pair: str | None
 ) -> None:
-    """The correct count and the pages' count of the same graphs, and why they differ; then, where `pair` is one of the
-    pages, what is wrong on it and the verdict of each of its cells."""
+    """Where `pair` is one of the pages, what is wrong on it; the correct count and the pages' count of the same graphs,
+    and why they differ; the verdict of each of the page's cells."""
+    if pair is not None:
+        record.section("what contradicts the page")
+        found = findings(pair)
+        rows = [[one["claim"], one["arithmetic"]] for one in found]
+        lines = [f"  - {claim}\n      {arithmetic}" for claim, arithmetic in rows]
+        record.say_table("What contradicts the page", ["the page says", "the arithmetic"], rows, lines=lines)
+        record.results["contradictions"] = found
+    both_ways(record, sources, correct, published)
+    if pair is not None:
+        record.results["cells"] = cells(published)
+        why = "the page prints a cell that the comparison does not have"
+        record.judge_all(load("comparisons", pair), record.results["cells"], why)
+        record.print_verdicts()
+
+
+def both_ways(record: Record, sources: Sequence[Source], correct: Comparison, published: Comparison) -> None:
+    """The correct count and the pages' count of the same graphs, and the rules behind each difference."""
     title = "the correct count, and the count of the comparison pages"
     record.section(title)
     theirs = "as published"
@@ -152,18 +188,6 @@ def beside(
     lines = [line for name, some in differing.items() for line in disagreement_lines(name, some)]
     record.say("\n".join(bullets(lines, MOST_DISAGREEMENTS))) if lines else None
     record.results["disagreements"] = {name: [asdict(one) for one in some] for name, some in differing.items()}
-    if pair is None:
-        return
-    record.section("what contradicts the page")
-    found = findings(pair)
-    rows = [[one["claim"], one["arithmetic"]] for one in found]
-    lines = [f"  - {claim}\n      {arithmetic}" for claim, arithmetic in rows]
-    record.say_table("What contradicts the page", ["the page says", "the arithmetic"], rows, lines=lines)
-    record.results["contradictions"] = found
-    record.results["cells"] = cells(published)
-    why = "the page prints a cell that the comparison does not have"
-    record.judge_all(load("comparisons", pair), record.results["cells"], why)
-    record.print_verdicts()
 
 
 def findings(pair: str) -> list[dict[str, str]]:
@@ -173,17 +197,7 @@ def findings(pair: str) -> list[dict[str, str]]:
 
 
 def pair_of(left: Graph, right: Graph) -> str | None:
-    """Which page compares these two graphs, if one does: ids, types, names, settings and edges must be the page's.
-
-    A tie is left out, because the pages tie nothing.
-    """
-
-    def content(graph: Graph) -> tuple:
-        return graph.edges, [
-            (node.id, node.type, node.name, {key: value for key, value in node.settings.items() if key != "tied"})
-            for node in graph.nodes
-        ]
-
+    """Which page compares these two graphs, if one does: all but ties must be the page's."""
     for pair, names in PAIRS.items():
         if (left.id, right.id) == names and all(
             content(graph) == content(page_graph(name)) for graph, name in zip((left, right), names, strict=True)

@@ -23,6 +23,7 @@ def as_text(compared: Comparison, *, folded: bool = True) -> str:
     lines += aligned(["", *(model.name for model in compared.models)], sides, left=(0, 1, 2))
     lines += ["", f"Deltas ({compared.relative})", f"  Parameters: {compared.parameter_delta}"]
     lines += [f"  Layers: {compared.layer_delta}", f"  {compared.count_line}", "", f"  {compared.gpu_note}"]
+    lines += [f"  {compared.about}"] if compared.about and not compared.as_published else []
     lines += ["", "Layer by layer", f"  {compared.row_count_line}", *_layer_lines(compared, folded)]
     if compared.remarks:
         lines += ["", "Remarks", *bullets(compared.remarks, MOST_REMARKS)]
@@ -103,7 +104,8 @@ def disagreement_lines(model: str, disagreements: Sequence[Disagreement]) -> lis
 def as_markdown(compared: Comparison, *, tagline: str = "", folded: bool = True) -> str:
     """The pages' markdown, without their links. Text of files is escaped where it would be markup."""
     left, right = (_plain(model.name) for model in compared.models)
-    lines = [f"# {_plain(compared.title)}", ""] + ([tagline, ""] if tagline else [])
+    lines = [*(f"> {_plain(banner)}  " for banner in compared.banners), *[""][: len(compared.banners)]]
+    lines += [f"# {_plain(compared.title)}", ""] + ([tagline, ""] if tagline else [])
     lines += [f"**{_plain(compared.headline)}**", "", "## Sides", "", f"| | {left} | {right} |", "|---|---|---|"]
     lines += [f"| {key} | {' | '.join(_plain(side[key]) for side in compared.sides)} |" for key in compared.keys]
     lines += ["", f"## Deltas ({_plain(compared.relative)})", "", f"- Parameters: {compared.parameter_delta}"]

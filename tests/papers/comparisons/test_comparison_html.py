@@ -55,7 +55,7 @@ def test_the_page_is_one_file_without_scripts_or_requests() -> None:
     assert "<script" not in text
     assert re.findall(r'(?:src|href)="', text) == []
     assert "default-src 'none'" in text
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 3  # the bars, and both graphs
 
 
 def test_every_row_has_its_status_as_a_word_and_a_colour() -> None:
@@ -74,11 +74,11 @@ def test_repetitions_are_in_the_page_but_folded() -> None:
 
 
 def test_the_drawing_has_a_box_a_layer_and_its_edges() -> None:
-    svg = page("gpt2", "gpt2").split("<svg")[1].split("</svg>")[0]
+    svg = page("gpt2", "gpt2").split("<svg")[2].split("</svg>")[0]
     assert svg.count("<rect") == 12
     assert svg.count('class="edge') == 13
     assert "bracket" not in svg
-    folded = as_html(Comparison((measure(parse(graphs.block(blocks=4), "f")),) * 2)).split("<svg")[1]
+    folded = as_html(Comparison((measure(parse(graphs.block(blocks=4), "f")),) * 2)).split("<svg")[2]
     assert "× 4</text>" in folded
 
 
