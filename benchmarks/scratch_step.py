@@ -35,8 +35,7 @@ from torchvision import transforms
 from papers.vit.part4 import networks, stream
 from papers.vit.part4.curves import VARIANTS, Run
 from papers.vit.part4.recipe import NAMES, Recipe
-from papers.vit.part4.trainer import set_up_process
-from shared import cli
+from shared import cli, process
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CPU = torch.device("cpu")
@@ -91,7 +90,7 @@ def usual_loop(
 
 def our_loop(name: str, variant: str, data: stream.TrainingData, augment: bool = True) -> Iterator[float]:
     extra = {} if augment else {"augment": lambda images, draws, pad: images}
-    set_up_process()
+    process.set_up()
     trainer = networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
     while True:
         trainer.step()
@@ -168,7 +167,7 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
 
 def evaluation(name: str, variant: str, data: stream.TrainingData) -> float:
     """Seconds to score 5,000 images, the median of three."""
-    set_up_process()
+    process.set_up()
     trainer = networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
     way = {name: lambda: seconds(lambda: trainer.correct(data.held_out))}
     return harness.medians(harness.alternate(way, 3, quiet=True))[name]

@@ -28,6 +28,14 @@ def set_up() -> None:
     keep_freed_memory()
 
 
+def use_threads(count: int) -> None:
+    """Let torch compute on so many threads, as a script's --threads says; 0 leaves it torch's choice."""
+    if count:
+        import torch
+
+        torch.set_num_threads(count)
+
+
 def keep_freed_memory(megabytes: int = 1024) -> bool:
     """Let glibc keep the freed memory of one batch for the next, instead of asking the kernel for zeroed pages again.
 

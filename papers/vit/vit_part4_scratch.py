@@ -35,7 +35,7 @@ if not __package__:  # started as a file: the code of this checkout, not an inst
 
 from papers.vit.part4.curves import Curve, Run, Variant, read_starts
 from papers.vit.part4.recipe import NAMES, SIZES, Recipe, departure, recipe_of, spread_against_one_run
-from shared import cli, published
+from shared import cli, process, published
 from shared.errors import UserError
 from shared.record import Record
 from shared.verdict import Measured, Z
@@ -130,7 +130,7 @@ def main(config: Config) -> Record | None:
     from shared.device import choose, rank_and_world, require_compiler
 
     check(config)
-    trainer.set_up_process(config.threads)
+    process.use_threads(config.threads)
     rank, _ = rank_and_world()
     choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
     if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:

@@ -86,24 +86,19 @@ def main(config: Config) -> Record:
             record.say(f"  {text}")
 
         record.seed = config.seed
-        record.results = {
-            f"{c.run.model}/{c.run.size}": {
+        rows = []
+        for c in curves:
+            points = [[step, accuracy, loss_at(c, step)] for step, accuracy in c.points]
+            key, best = f"{c.run.model}/{c.run.size}", [c.best.step, c.best_accuracy]
+            record.results[key] = {
                 "variant": c.run.variant,
                 "complete": c.complete,
-                "validations": [[step, accuracy, loss_at(c, step)] for step, accuracy in c.points],
-                "best": [c.best.step, c.best_accuracy],
+                "validations": points,
+                "best": best,
             }
-            for c in curves
-        }
-        record.table(
-            "Validation accuracy (%) and smoothed training loss",
-            ["images", "model", "step", "accuracy", "loss"],
-            [
-                [f"{c.run.size:,}", c.run.model, step, f"{accuracy:.1f}", f"{loss_at(c, step):.3f}"]
-                for c in curves
-                for step, accuracy in c.points
-            ],
-        )
+            rows += [[f"{c.run.size:,}", c.run.model, step, f"{a:.1f}", f"{loss:.3f}"] for step, a, loss in points]
+        columns = ["images", "model", "step", "accuracy", "loss"]
+        record.table("Validation accuracy (%) and smoothed training loss", columns, rows)
         article = published.load("vit", "scratch")
         if config.figures:
             record.figure(

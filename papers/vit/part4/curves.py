@@ -31,7 +31,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass(frozen=True)
 class Run:
-    """Which network is trained on how many images with which seed, in which arithmetic; `change`: see `folder`."""
+    """Which network is trained on how many images with which seed, in which arithmetic; `change`: of the recipe."""
 
     model: str
     size: Positive
@@ -49,15 +49,15 @@ class Run:
         """Whether it departs from the recipe."""
         return self.change not in ("", PLAIN)
 
-    def folder(self, experiment: Path) -> Path:
-        """Where its files lie: below the experiment's folder, in one of its own for each change of the recipe."""
-        return experiment / self.change
-
     def curve_file(self, experiment: Path) -> Path:
-        return self.folder(experiment) / f"{self.name}.json"
+        """Below the experiment's folder; each change of the recipe has a folder of its own there."""
+        return experiment / self.change / f"{self.name}.json"
 
     def machine_file(self, experiment: Path) -> Path:
-        return self.folder(experiment) / f"{self.name}.machine.json"
+        return experiment / self.change / f"{self.name}.machine.json"
+
+    def checkpoint_file(self, experiment: Path) -> Path:
+        return experiment / self.change / "checkpoints" / f"{self.name}.ckpt"
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,8 @@ def read_all(folder: Path, recipe: type) -> tuple[list[Curve], list[str]]:
             continue
         try:
             curve = Curve.read(path, recipe)
-            if path.stem != curve.run.name:
-                raise UserError(
-                    f"{path}: holds the run {curve.run.name}, which its name does not say; rename or delete it"
-                )
+            if path.stem != (name := curve.run.name):
+                raise UserError(f"{path}: holds the run {name}, which its name does not say; rename or delete it")
             curves.append(curve)
         except UserError as error:
             left_out.append(f"left out: {error}")

@@ -33,7 +33,6 @@ from papers.vit.part4.stream import Arrays, TrainingData
 from shared import paths
 from shared.device import rank_and_world
 from shared.errors import UserError
-from shared.process import keep_freed_memory
 
 # Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
@@ -44,13 +43,6 @@ FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many 
 
 Augment = Callable[[torch.Tensor, stream.Augmentation, int], torch.Tensor]
 Observer = Callable[[int, float, float | None], None]  # (updates done, loss, validation accuracy in % or None)
-
-
-def set_up_process(threads: int = 0) -> None:
-    """Settings of the whole process, made once by a script: CPU threads (0: torch's choice) and the allocator."""
-    if threads:
-        torch.set_num_threads(threads)
-    keep_freed_memory()  # each step asks for the same memory again
 
 
 class Recipe(Protocol):
@@ -205,12 +197,7 @@ def identity(run: Run, recipe: Recipe, data: TrainingData) -> dict[str, Any]:
     return ({"change": run.change} if run.changed else {}) | which | asdict(recipe) | images | digests
 
 
-def train(
-    trainer: Trainer,
-    folder: Path,
-    observe: Observer = lambda done, loss, accuracy: None,
-    until: int | None = None,
-) -> Curve:
+def train(trainer: Trainer, folder: Path, observe: Observer | None = None, until: int | None = None) -> Curve:
     """Train to the end, from the checkpoint if there is one; returns (and leaves in `folder`) the run's curve.
 
     A finished run of the same identity is read, not repeated. `until`: stop at this validation step; the run stays
@@ -219,19 +206,15 @@ def train(
     """
     run, recipe = trainer.run, trainer.recipe
     who = identity(run, recipe, trainer.data)
-    path, checkpoint = run.curve_file(folder), run.folder(folder) / "checkpoints" / f"{run.name}.ckpt"
+    path, note, checkpoint = run.curve_file(folder), run.machine_file(folder), run.checkpoint_file(folder)
     earlier = Curve.of(path, who)
     if earlier and earlier.done(until):
         return earlier
     if state := load_checkpoint(checkpoint, who):
         trainer.restore(state)
-    starts = curves.read_starts(run.machine_file(folder))
-    clock, date, first, scoring = (
-        time.perf_counter(),
-        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        trainer.done,
-        0.0,
-    )
+    starts = curves.read_starts(note)
+    date, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.perf_counter()
+    first, scoring = trainer.done, 0.0  # scoring: seconds that the validations took
 
     def save(curve: Curve) -> Curve:
         seconds = round(time.perf_counter() - clock, 1), round(scoring, 1)
@@ -239,7 +222,7 @@ def train(
         where = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
         start = curves.Start(date, first, trainer.done, *seconds, where, torch.get_num_threads(), torch.__version__)
         curves.write_json(path, curve)
-        curves.write_json(run.machine_file(folder), curves.MachineNote(curves.SCHEMA, [*starts, start]))
+        curves.write_json(note, curves.MachineNote(curves.SCHEMA, [*starts, start]))
         return curve
 
     fetch_every = 1 if trainer.device.type == "cpu" else 25
@@ -252,7 +235,8 @@ def train(
             started = time.perf_counter()
             accuracy = trainer.validate() if validates else None
             scoring += time.perf_counter() - started
-            observe(trainer.done, loss, accuracy)
+            if observe:
+                observe(trainer.done, loss, accuracy)
         if validates:
             save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
             save(trainer.curve(who, None))
