@@ -42,6 +42,7 @@ from shared.verdict import Measured, Z
 
 if TYPE_CHECKING:
     from papers.vit.part4.trainer import Experiment
+    from shared.data import ImageSet
 
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 Cell = dict[int, Curve]  # the finished runs of a network on a number of images, by seed
@@ -170,25 +171,34 @@ def main(config: Config) -> Record | None:
             record.discard()
             return None
 
-        record.seed = 0
         record.use_device(choice.name, config.variant, choice.reason)
-        for split, images in (("train", train_set), (config.test_split, test_set)):
-            record.use_images(images, config.data, split)
-        pixels = "{0}x{0}, random crop (padding {1}, black) and flip in training, mean {2}, std {3}"
-        if config.factors:
-            pixels = "{0}x{0}, in training random crop (padding {1}) and flip"
-        pixels = pixels.format(recipe.image_size, recipe.pad, *stream.channel_statistics(train.images))
-        origin = {"revision": None, "weights_sha256": None, "stand_in": train_set.stand_in}
-        for model in config.models:
-            record.use_model(f"{model} from scratch", preprocessing=pixels, **origin)
-        last = experiment.data(runs[-1].size, runs[-1].seed)  # all runs have the same validation images
-        stand_in = train_set.stand_in or test_set.stand_in
-        why = departure(config.data, stand_in, recipe, last.fingerprints["validation"])
+        why = origin(record, config, experiment, train_set, test_set)
         if config.factors:
             tell_factors(record, experiment, failed, why)
         else:
             tell(record, config, experiment, before, why)
     return record
+
+
+def origin(
+    record: Record, config: Config, experiment: Experiment, train_set: ImageSet, test_set: ImageSet
+) -> str | None:
+    """Note what the numbers came from. Returns why they cannot be compared with the article's, see `departure`."""
+    from papers.vit.part4 import stream
+
+    record.seed = 0
+    record.use_images(train_set, config.data, "train")
+    record.use_images(test_set, config.data, config.test_split)
+    pixels = "{0}x{0}, random crop (padding {1}, black) and flip in training, mean {2}, std {3}"
+    if config.factors:
+        pixels = "{0}x{0}, in training random crop (padding {1}) and flip"
+    recipe, last = experiment.recipe, experiment.runs[-1]
+    pixels = pixels.format(recipe.image_size, recipe.pad, *stream.channel_statistics(experiment.train.images))
+    none = {"revision": None, "weights_sha256": None, "stand_in": train_set.stand_in}
+    for model in config.models:
+        record.use_model(f"{model} from scratch", preprocessing=pixels, **none)
+    validation = experiment.data(last.size, last.seed).fingerprints["validation"]  # the same of every run
+    return departure(config.data, train_set.stand_in or test_set.stand_in, recipe, validation)
 
 
 # the article's section -----------------------------------------------------------------------------------------------

@@ -37,6 +37,14 @@ LOOKS = {
     "ViT": {"color": "#1f4e9c", "linestyle": "-", "marker": "o"},
     "ResNet": {"color": "#c05a00", "linestyle": "--", "marker": "s"},
 }
+SIZES_CAPTION = (
+    "Best validation accuracy against the number of training images, as in Figure 4: ViT and ResNet, ours, and the "
+    "article's where the images are the same."
+)
+CURVES_CAPTION = (
+    "Validation accuracy and smoothed training loss against the step, a panel for each number of images, ViT and "
+    "ResNet."
+)
 Repeats = dict[tuple[str, int], list[Curve]]  # all seeds of a network on a number of images
 
 
@@ -101,16 +109,9 @@ def main(config: Config) -> Record:
         record.table("Validation accuracy (%) and smoothed training loss", columns, rows)
         article = published.load("vit", "scratch")
         if config.figures:
-            record.figure(
-                draw_sizes(curves, article, record.figures_dir / f"{config.experiment}-sizes.png"),
-                "Best validation accuracy against the number of training images, as in Figure 4: ViT and ResNet, "
-                "ours, and the article's where the images are the same.",
-            )
-            record.figure(
-                draw_curves(curves, record.figures_dir / f"{config.experiment}-curves.png"),
-                "Validation accuracy and smoothed training loss against the step, a panel for each number of images, "
-                "ViT and ResNet.",
-            )
+            stem = record.figures_dir / config.experiment
+            record.figure(draw_sizes(curves, article, stem.with_name(f"{stem.name}-sizes.png")), SIZES_CAPTION)
+            record.figure(draw_curves(curves, stem.with_name(f"{stem.name}-curves.png")), CURVES_CAPTION)
         numbers = measured(article, repeats, config.seed)
         record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
         record.print_verdicts()

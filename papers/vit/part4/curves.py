@@ -98,6 +98,7 @@ class Curve:
             raise ValueError("validations and losses do not fit")
         if max(v.correct for v in self.validations) > self.validation_images:
             raise ValueError(f"more correct than the {self.validation_images} validation images")
+        # `max` keeps the first of equals, as the training does
         first_best = max(self.validations, key=lambda v: v.correct)
         if (self.best.step, self.best.correct) != (first_best.step, first_best.correct):
             raise ValueError("its best is not the best of its validations")

@@ -103,6 +103,7 @@ class Trainer:
     def step(self) -> torch.Tensor:
         """One update; returns the loss (a scalar on the device) without waiting for it."""
         recipe, train = self.recipe, self.data.train
+        # order, crops and flips are drawn from (seed, step): a run that goes on needs no state of a generator
         positions = stream.batch_positions(len(train), self.done, recipe.batch, self.run.seed)
         batch = train.take(positions)
         draws = stream.draw_augmentation(self.done, recipe.batch, self.run.seed, recipe.pad)
@@ -116,7 +117,7 @@ class Trainer:
         loss.backward()
         self.optimizer.step()
         self.done += 1
-        self.pending.append(loss.detach())
+        self.pending.append(loss.detach())  # asking for its value now would make the host wait for the device
         return self.pending[-1]
 
     def fetch(self, checkpoint: str = "none yet") -> float:
@@ -225,6 +226,7 @@ def train(trainer: Trainer, folder: Path, observe: Observer | None = None, until
         curves.write_json(note, curves.MachineNote(curves.SCHEMA, [*starts, start]))
         return curve
 
+    # a wait for the device at every step costs time there; a CPU has computed the loss when `step` returns
     fetch_every = 1 if trainer.device.type == "cpu" else 25
     while trainer.done < (until or recipe.steps):
         trainer.step()
@@ -237,7 +239,7 @@ def train(trainer: Trainer, folder: Path, observe: Observer | None = None, until
             scoring += time.perf_counter() - started
             if observe:
                 observe(trainer.done, loss, accuracy)
-        if validates:
+        if validates:  # the checkpoint first: a curve that is ahead of it could not be gone on with
             save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
             save(trainer.curve(who, None))
     if trainer.done < recipe.steps:
