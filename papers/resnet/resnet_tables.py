@@ -122,17 +122,19 @@ class Count:
         return self.printed.format(count * scale // 10**9 / scale if truncated else count / 1e9)
 
     def ways(self) -> str:
-        """Which readings print the published digits, rounded and truncated, in words."""
+        """Which readings print the published digits, and whether rounded or truncated, in words."""
         found = []
-        for truncated, word in ((False, "rounded"), (True, "truncated")):
-            names = [
-                self.reading if reading == OWN else reading
-                for reading, count in self.counts.items()
+        for reading, count in self.counts.items():
+            if reading != OWN and count == self.counts[OWN]:
+                continue  # another name for the same
+            ways = [
+                word
+                for truncated, word in ((False, "rounded"), (True, "truncated"))
                 if self.prints(reading, truncated) == self.printed.printed
-                and (reading == OWN or count != self.counts[OWN])
             ]
-            found += [f"{' or '.join(names)}, {word}"] if names else []
-        return "; ".join(found) or "no reading here"
+            if ways:
+                found.append(f"{self.reading if reading == OWN else reading} ({' or '.join(ways)})")
+        return ", ".join(found) or "no reading here"
 
 
 def flops_readings(tables: Tables) -> dict[str, Count]:
@@ -151,7 +153,7 @@ def flops_readings(tables: Tables) -> dict[str, Count]:
         if depth >= 50:
             counts["stride in the 3x3"] = multiply_adds(imagenet(depth, stride_in="3x3"))
         counts["no linear layer"] = multiply_adds(own, linear=False)
-        reading = "option B with the stride in the 1x1" if depth >= 50 else "option A (as plain)"
+        reading = "option B with the stride in the first 1x1" if depth >= 50 else "option A as in the plain net"
         found[f"{depth}-layer"] = Count(own.name, tables["table1"][f"FLOPs/{depth}-layer"], reading, counts)
     for depth in VGG_LAYERS:
         counts = {OWN: multiply_adds(vgg(depth)), "no linear layer": multiply_adds(vgg(depth), linear=False)}
@@ -212,7 +214,7 @@ def square(size: int) -> str:
 def parameter_section(record: Record, tables: Tables) -> None:
     record.section("Table 6: parameters of the CIFAR-10 networks under each reading")
     readings: dict[str, Callable[[int], int]] = {
-        "option A (as plain)": lambda depth: parameters(cifar(depth)),
+        "option A, plain": lambda depth: parameters(cifar(depth)),
         "option B": lambda depth: parameters(cifar(depth, "B")),
         "option C": lambda depth: parameters(cifar(depth, "C")),
         "A, no norms": lambda depth: parameters(cifar(depth), norms=False),

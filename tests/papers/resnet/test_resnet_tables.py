@@ -17,6 +17,7 @@ from papers.resnet.resnet_tables import OWN, TABLES, difference, flops_readings,
 from shared.paths import ROOT
 from shared.published import Number, Published, load
 from shared.record import Record
+from shared.verdict import judge
 
 SCRIPT = ROOT / "papers" / "resnet" / "resnet_tables.py"
 
@@ -112,8 +113,10 @@ def test_multiply_adds_under_each_reading(tables, name, reading, count):
 
 def test_what_prints_the_digits_is_found_not_typed(tables):
     flops = flops_readings(tables)
-    assert flops["50-layer"].ways() == "option B with the stride in the 1x1 or no linear layer, truncated"
-    assert flops["VGG-16"].ways() == "no linear layer, rounded; no linear layer, truncated"
+    assert flops["50-layer"].ways() == (
+        "option B with the stride in the first 1x1 (truncated), no linear layer (truncated)"
+    )
+    assert flops["VGG-16"].ways() == "no linear layer (rounded or truncated)"
     assert flops["34-layer"].prints("option B") == "3.7"
     assert flops["34-layer"].prints("option B", truncated=True) == "3.6"
     assert "rounded" in flops_readings(changed(tables, "table1", "FLOPs/50-layer", "3.9"))["50-layer"].ways()
@@ -121,7 +124,7 @@ def test_what_prints_the_digits_is_found_not_typed(tables):
 
 
 def test_parameters_of_the_cifar_networks(result):
-    counts = {name: own["option A (as plain)"] for name, own in result["results"]["parameters"].items()}
+    counts = {name: own["option A, plain"] for name, own in result["results"]["parameters"].items()}
     assert list(counts.values()) == [269722, 464154, 658586, 853018, 1727962, 19421274]
     assert "option B: 4 of 6 as printed, not 32, 56" in result["log"]
 
@@ -170,6 +173,24 @@ def test_a_changed_cell_breaks_its_sentence(tables, table, id, printed, sentence
 
     new = failing(changed(tables, table, id, printed)) - failing(tables)
     assert any(sentence in each for each in new), new
+
+
+@pytest.mark.parametrize(
+    ("table", "cell", "printed", "id"),
+    [
+        ("table2", "18 layers/ResNet", "27.98", "4.1/34-layer ResNet better than the 18-layer one by"),
+        ("table2", "34 layers/plain", "28.94", "4.1/34-layer ResNet better than plain-34 by"),
+        ("table4", "ResNet-152/top-5 err.", "4.94", "4.1/single-model top-5 error of ResNet-152"),
+        ("table5", "ResNet (ILSVRC’15)/top-5 err. (test)", "3.75", "4.1/ensemble top-5 error"),
+        ("table6", "ResNet-110/error", "6.34", "4.2/test error of ResNet-110"),
+        ("table6", "FitNet/# params", "1.5", "4.2/parameters of ResNet-110 against FitNet"),
+        ("text", "4.1/FLOPs of VGG-19", "16.9", "3.3/share of VGG-19"),
+    ],
+)
+def test_a_changed_cell_changes_what_the_text_says_of_it(tables, table, cell, printed, id):
+    new = changed(tables, table, cell, printed)
+    measured = resnet_tables.text_numbers(new, flops_readings(new))[id]
+    assert judge(tables["text"][id], measured).verdict == "differs"
 
 
 def test_the_steps_know_the_error_of_a_test_set(tables):
