@@ -93,9 +93,9 @@ def parse(text: str) -> Spec:
         return _hub(text)
     if TIMM_NAME.fullmatch(text):
         return _timm(text)
-    near = difflib.get_close_matches(text, BUILTINS, 3, 0.5)
+    near = difflib.get_close_matches(text, BUILTINS, 3, 0.6)
     # a word without a tag is left alone: `resnet-50` and `resnet50` are two different networks
-    hints = [*near, f"timm:{text}"] if re.fullmatch(r"\w{1,60}", text) else near
+    hints = [f"timm:{text}", *near[:1]] if re.fullmatch(r"\w{1,60}", text) else near
     hint = f"did you mean {' or '.join(hints)}?" if hints else f"built-in are {', '.join(BUILTINS)}"
     raise UserError(
         f"{_quoted(text)}: no such folder, and not a hub repository's name, a graph file or a built-in model; "
