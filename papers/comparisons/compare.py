@@ -5,7 +5,8 @@
     python compare.py graph:bert-base graph:vit-b16             two graphs of the comparison pages, the correct count
     python compare.py bert-base vit-b16 --as-published          the same as the pages count
     python compare.py google/vit-base-patch16-224 timm:resnet50 any configuration of transformers, any timm model
-    python compare.py plan one.json                             one model: memory, fit, cost, as JSON
+    python compare.py plan one.json                             one model: memory, fit, cost, as JSON (--text, --csv)
+    python compare.py plan - --policy rules.json --fail-on-block   a graph from standard input: exit code 2 if blocked
     python compare.py pages                                     all four pages, judged cell by cell (654 equal)
     python compare.py zoo FOLDER                                every graph file of a folder, against official counts
     python compare.py builtins                                  every built-in model's parameters and operations
@@ -19,19 +20,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.comparisons import comparison, webpage
-from papers.comparisons.comparison import layer_json, model_json
+from papers.comparisons import answers
+from papers.comparisons import plan as planning
 from papers.comparisons.models import Source, find
-from papers.comparisons.pages import FINDINGS, PAIRS, TAGLINES, beside, both_counts, pages, pair_of, truth
-from papers.comparisons.text import as_markdown, as_text, bullets
-from papers.comparisons.whole import TOLERANCE, part
+from papers.comparisons.pages import FINDINGS, pages
+from papers.comparisons.sidebyside import as_lines, pair_and_name, tell
+from papers.comparisons.text import layers_csv
+from papers.comparisons.whole import TOLERANCE
 from shared import cli, specs
 from shared.errors import UserError
 from shared.graph.cost import Assumptions, short
@@ -39,10 +41,7 @@ from shared.graph.measure import measure
 from shared.graph.read import read
 from shared.paths import atomic_write
 from shared.record import Record
-
-CANNOT_SHOW = (
-    "what a trained model does: sizes and operations follow from the graph, quality and measured speed do not."
-)
+from shared.schema import read_json
 
 
 @dataclass
@@ -50,9 +49,25 @@ class Plan(cli.Common, Assumptions):
     """One model's check as JSON: layers, parameters, shapes, MACs, memory, GPU fit and cost."""
 
     model: str = cli.positional()
-    """a graph file, a built-in name, owner/name on the hub, a folder, timm:<name>, wheel:<name>"""
+    """a graph file, a built-in name, owner/name on the hub, a folder, timm:<name>, wheel:<name>; - reads a graph, or a
+    request as the service takes it, from the standard input"""
+    policy: str | None = None
+    """rules to keep, as JSON or a file of it: max_params, max_memory_gb, must_fit, forbid_types, require_types,
+    max_layers, max_cost_usd"""
+    base: str | None = None
+    """what the model is compared with: the answer has the difference"""
+    fail_on_block: bool = False
+    """exit with code 2 when the model cannot run, or a rule is not kept"""
     length: int | None = None
-    """tokens of a text model from the hub (default: its longest sequence)"""
+    """tokens of a text model (default: its longest sequence)"""
+    json: bool = False
+    """print JSON (so it does anyway); plan.schema.json describes it"""
+    text: bool = False
+    """print a card of plain text"""
+    markdown: bool = False
+    """print the card as markdown"""
+    csv: bool = False
+    """print the layers as CSV"""
 
 
 @dataclass
@@ -71,10 +86,14 @@ class Compare(cli.Common, Assumptions):
     """print JSON with every count at full precision"""
     html: bool = False
     """write one self-contained page into the results folder"""
+    csv: bool = False
+    """print the layers as CSV, counts at full precision"""
     all_rows: bool = False
     """print every row of repeated blocks"""
+    own_inputs: bool = False
+    """measure each of two real models at its own input, also where both could take the same"""
     length: int | None = None
-    """tokens of a text model from the hub (default: its longest sequence)"""
+    """tokens of a text model (default: its longest sequence)"""
 
 
 @dataclass
@@ -86,46 +105,20 @@ class Zoo(cli.Common):
 
 
 def compare(config: Compare) -> Record:
-    """The default command: both models as text, markdown or JSON, with the pages' count beside two graphs."""
-    if config.markdown and config.json:
-        raise UserError("--markdown and --json both print; choose one")
+    """The default command: both models as text, markdown, JSON or CSV, with the pages' count beside."""
+    printed = [name for name in ("markdown", "json", "csv") if getattr(config, name)]
+    if len(printed) > 1:
+        raise UserError(f"{' and '.join(f'--{name}' for name in printed)} both print; choose one")
     sources = [find(text, as_published=config.as_published) for text in (config.left, config.right)]
-    if config.as_published and assumptions(config) != Assumptions():
-        raise UserError("--as-published has the pages' own assumptions; leave it out to set others")
-    check_length(config.length, sources)
-    graphs = [source.graph for source in sources if source.graph is not None]
-    pair, published = None, None
-    if len(graphs) == 2:
-        correct, published = both_counts(sources, assumptions(config))
-        compared = published if config.as_published else correct
-        pair = pair_of(*graphs)
-    else:
-        models = [source.measure(length=config.length) for source in sources]
-        parts = [part(source.graph, model) for source, model in zip(sources, models, strict=True)]
-        compared = comparison.compare(*models, assumptions(config), built=True, partial=parts)
-    name = pair or f"{sources[0].file_name}-vs-{sources[1].file_name}"
-    if pair is None and name in PAIRS:  # two real models, or edited graphs: not the evidence of a page
-        name = f"{name}-unpublished"
-    tagline = TAGLINES.get(pair or "", "")
-    question = f"How do {compared.models[0].name} and {compared.models[1].name} differ, layer by layer?"
-    quiet = config.markdown or config.json
-    with Record("comparisons", name, config=config, question=question, results=config.results, quiet=quiet) as record:
-        if pair:
-            truth(record, sources, compared)
-        elif compared.banners:
-            record.say("\n".join(bullets(compared.banners)))
-        record.say(("\n" if compared.banners else "") + as_text(compared, folded=not config.all_rows))
-        record.results["comparison"] = compared.as_json(every_row=False)
-        if published:
-            beside(record, sources, correct, published, pair)
-        record.cannot_show(CANNOT_SHOW)
+    how = {name: getattr(config, name) for name in ("as_published", "own_inputs", "all_rows", "length")}
+    _, name = pair_and_name(sources)
+    with Record("comparisons", name, config=config, results=config.results, quiet=bool(printed)) as record:
+        told = tell(record, sources, assumptions(config), **how)
         if config.html:
-            path = webpage.write(record, compared, tagline, published if pair else None)
-            print(f"page: {path}", file=sys.stderr if record.quiet else sys.stdout)
-    if config.json:
-        print(json.dumps(record.results | {"comparison": compared.as_json()}, indent=1, ensure_ascii=False))
-    if config.markdown:
-        print(as_markdown(compared, tagline=tagline, folded=not config.all_rows), end="")
+            print(f"page: {told.write()}", file=sys.stderr if record.quiet else sys.stdout)
+    for name, text in (("json", told.as_json), ("markdown", told.markdown), ("csv", told.csv)):
+        if name in printed:
+            print(text(), end="")
     return record
 
 
@@ -134,30 +127,45 @@ def assumptions(config: Assumptions) -> Assumptions:
     return Assumptions(**{field.name: getattr(config, field.name) for field in fields(Assumptions)})
 
 
-def check_length(length: int | None, sources: Sequence[Source]) -> None:
-    """Raises UserError for a length below 1, or one that no side would use."""
-    if length is None:
-        return
-    if length < 1:
-        raise UserError(f"--length must be at least 1, got {length}")
-    if not any(source.spec.kind == "hf" for source in sources):
-        raise UserError(
-            "--length is for models from the hub or a folder; a graph declares its input, a built-in model has its own"
-        )
-
-
-def plan(config: Plan) -> None:
-    """`compare.py plan MODEL`: one JSON object on the screen, and with --results in a file."""
-    source = find(config.model)
-    check_length(config.length, [source])
-    model = source.measure(length=config.length)
-    assumed = assumptions(config)
-    layers = [layer_json(layer) | {"kept_numbers": layer.kept} for layer in model.layers]
-    answer = model_json(model, assumed) | {"assumptions": asdict(assumed), "layer_list": layers}
-    text = json.dumps(answer, indent=1, ensure_ascii=False)
+def plan(config: Plan) -> int | None:
+    """`compare.py plan MODEL`: one JSON object, or the card in it as text or markdown, or its layers as CSV."""
+    printed = [name for name in ("json", "text", "markdown", "csv") if getattr(config, name)]
+    if len(printed) > 1:
+        raise UserError(f"{' and '.join(f'--{name}' for name in printed)} both print; choose one")
+    request, options = requested(config), assumptions(config)
+    answer = planning.answer(request, named, options)
+    text = as_lines(answer)
     if config.results is not None:
-        atomic_write(Path(config.results) / "comparisons" / f"plan-{source.file_name}.txt", text + "\n")
-    print(text)
+        name = planning.source_of(request["model"], named).file_name
+        atomic_write(Path(config.results) / "comparisons" / f"plan-{name}.json", text)
+    form = printed[0] if printed else "json"
+    print(text if form == "json" else layers_csv(answer) if form == "csv" else answer[form], end="")
+    return 2 if config.fail_on_block and planning.blocked(answer) else None
+
+
+def requested(config: Plan) -> dict[str, Any]:
+    """The service's request that the options say; `-` reads a graph or a whole request from the standard input."""
+    request: dict[str, Any] = {"model": config.model}
+    if config.model == "-":
+        data = planning.decode(sys.stdin.buffer.read(planning.LARGEST_REQUEST + 1), "standard input")
+        request = data if "model" in data and "components" not in data else {"model": data}
+    if config.base:
+        request["base"] = config.base
+    if config.policy:
+        inline = config.policy.lstrip().startswith("{")
+        request["policy"] = (
+            planning.decode(config.policy.encode(), "--policy")
+            if inline
+            else read_json(Path(config.policy), "policy", "give a file, or the rules as JSON: '{\"max_params\": 1e8}'")
+        )
+    if config.length is not None:
+        request["length"] = config.length
+    return request
+
+
+def named(model: str) -> Source:
+    """On the command line every form of a name is allowed."""
+    return find(model)
 
 
 def zoo(config: Zoo) -> Record:
@@ -237,7 +245,18 @@ def builtins(config: cli.Common) -> Record:
     return record
 
 
-COMMANDS = {"plan": (plan, Plan), "pages": (pages, cli.Common), "zoo": (zoo, Zoo), "builtins": (builtins, cli.Common)}
+def schema(config: cli.Common) -> None:
+    """`compare.py schema`: the JSON Schema of `compare.py plan`."""
+    print(as_lines(answers.schema()), end="")
+
+
+COMMANDS = {
+    "plan": (plan, Plan),
+    "pages": (pages, cli.Common),
+    "zoo": (zoo, Zoo),
+    "builtins": (builtins, cli.Common),
+    "schema": (schema, cli.Common),
+}
 
 
 def main(argv: list[str] | None = None) -> None:

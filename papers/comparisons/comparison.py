@@ -16,10 +16,11 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from papers.comparisons.needs import needs, shapes
 from papers.comparisons.whole import Part
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row, align, counts
 from shared.graph.convention import RIGHT
-from shared.graph.cost import GPUS, Assumptions, Fit, dollars, fits, gigabytes, memory, percent, short, train_cost
+from shared.graph.cost import GPUS, Assumptions, Fit, dollars, fits, memory, percent, short, train_cost
 from shared.graph.fold import Fold, fold
 from shared.graph.kinds import label
 from shared.graph.measure import Layer, Model
@@ -55,13 +56,15 @@ class Comparison:
     """`models[1]` relative to `models[0]`, both measured under one convention.
 
     built: some side was built as a torch module, so its counts are the library's.
-    parts: what is known of each side that is only a part of its model.
+    partial: what is known of each side that is only a part of its model.
+    inputs_note: how both came to the same input, where one of them was not measured at its own.
     """
 
     models: tuple[Model, Model]
     assumed: Assumptions = field(default_factory=Assumptions)
     built: bool = False
     partial: Sequence[Part | None] = (None, None)
+    inputs_note: str = ""
 
     def __post_init__(self) -> None:
         left, right = self.models
@@ -111,6 +114,33 @@ class Comparison:
         words = "; ".join(dict.fromkeys(part.words for part in self.partial if part))
         return words and f"Memory, fit and cost below are of the graph, not of the real model ({words})."
 
+    @property
+    def inputs_differ(self) -> str:
+        """To be said first: that the sides are not counted at the same input; "" where they are."""
+        if self.same_input or not self._declared:
+            return ""
+        sides = ", ".join(f"{model.name} takes {shapes(model.inputs)}" for model in self.models)
+        return (
+            f"The inputs differ: {sides}. MACs, memory, fit and cost are each at its own input and do not compare the "
+            "designs; parameters do."
+        )
+
+    @property
+    def changes(self) -> list[tuple[str, str]]:
+        """What changes from the first side to the second; operations only where the inputs are the same."""
+        left, right = self.models
+        found = [("Parameters", self.parameter_delta), ("Layers", self.layer_delta)]
+        if (
+            not self.as_published
+            and self.same_input
+            and left.macs
+            and not any(model.unknown("macs") for model in self.models)
+        ):
+            change = right.macs - left.macs
+            words = f"{'+' if change >= 0 else '-'}{short(abs(change))} ({percent(change / left.macs)})"
+            found.insert(1, ("MACs", words))
+        return found
+
     # the page's texts -----------------------------------------------------------------------------------------------
 
     @property
@@ -144,38 +174,29 @@ class Comparison:
 
     def _cells(self, model: Model, gpus: list[Fit]) -> dict[str, str]:
         """One model's column, in the order of the page."""
-        at_least = "at least " if model.unknown("macs") else ""
-        cells = {
+        if not self.as_published:
+            return {"name": model.name, **needs(model, self.assumed, gpus)}
+        return {
             "name": model.name,
             "Layers": str(len(model.body)),
-            "Parameters": self._total(model, "parameters"),
-            "Input": _shapes(model.inputs if model.convention.every_input else model.inputs[:1]),
-            "Output": _shapes(model.outputs),
+            "Parameters": short(model.parameters),
+            "Input": shapes(model.inputs if model.convention.every_input else model.inputs[:1]),
+            "Output": shapes(model.outputs),
             "Forward-passes": model.forward,
-            "Est. train cost": at_least + dollars(train_cost(model, self.assumed).dollars),
-            **{fit.gpu: self._fit_words(fit) for fit in gpus},
+            "Est. train cost": dollars(train_cost(model, self.assumed).dollars),
+            **{fit.gpu: "fits" if fit.fits else "does not fit" for fit in gpus},
         }
-        if not self.as_published:
-            need = memory(model, self.assumed)
-            at_least = "" if model.memory_known else "at least "
-            cells["MACs"] = self._total(model, "macs")
-            cells["Training memory"] = f"{at_least}{gigabytes(need.training)} at batch {self.assumed.batch:,}"
-            cells["Inference memory"] = f"{at_least}{gigabytes(need.inference)} at batch {self.assumed.batch:,}"
-        return cells
 
-    def _total(self, model: Model, count: str) -> str:
-        unknown, total = model.unknown(count), model.total(count)
-        if unknown:
-            return f"at least {short(total)} ({len(unknown)} {'layer' if len(unknown) == 1 else 'layers'} unknown)"
-        return short(total) if self.as_published else f"{short(total)} ({total:,})"
+    @property
+    def decisive(self) -> list[str]:
+        """The keys of GPUs that one side fits and the other does not."""
+        keys = [key for key in self.gpu_keys if not key.endswith(", inference")]
+        return [k for k, one, other in zip(keys, *self.fits, strict=True) if {one.fits, other.fits} == {True, False}]
 
-    def _fit_words(self, fit: Fit) -> str:
-        if fit.fits is None:
-            return "unknown: a layer's memory is not known"
-        words = "fits" if fit.fits else "does not fit"
-        if self.as_published or fit.largest_batch is None or (not fit.fits and not fit.largest_batch):
-            return words
-        return f"{words} (batch up to {fit.largest_batch:,})"
+    @property
+    def gpu_keys(self) -> list[str]:
+        """The keys of `sides` that say which GPU holds what."""
+        return [key for key in self.keys if key.partition(",")[0] in GPUS]
 
     @property
     def count_line(self) -> str:
@@ -255,6 +276,8 @@ class Comparison:
             "title": self.title,
             "banners": self.banners,
             "headline": self.headline,
+            "inputs_differ": self.inputs_differ or None,
+            "inputs_note": self.inputs_note or None,
             "convention": left.convention.name,
             "assumptions": asdict(self.assumed),
             "sides": [
@@ -293,15 +316,12 @@ def compare(
     *,
     built: bool = False,
     partial: Sequence[Part | None] = (None, None),
+    inputs_note: str = "",
 ) -> Comparison:
     """Two measured models side by side. Two different models of one name get their source behind it."""
     if left.name == right.name and left.source != right.source:
         left, right = (replace(model, name=f"{model.name} ({model.source})") for model in (left, right))
-    return Comparison((left, right), assumed or Assumptions(), built, partial)
-
-
-def _shapes(layers: list[Layer]) -> str:
-    return " and ".join(text(layer.output) for layer in layers) or "none"
+    return Comparison((left, right), assumed or Assumptions(), built, partial, inputs_note)
 
 
 def layer_json(layer: Layer) -> dict[str, Any]:

@@ -37,13 +37,22 @@ class Source:
     spec: specs.Spec
     graph: Graph | None = None
 
-    def measure(self, convention: Convention = RIGHT, length: int | None = None) -> Model:
-        """`convention` is for graphs; a built module is counted as it is. length: tokens of a model from the hub."""
+    def measure(
+        self, convention: Convention = RIGHT, length: int | None = None, image: tuple[int, int] | None = None
+    ) -> Model:
+        """`convention` is for graphs; a built module is counted as it is. length: tokens of a text model; image: height
+        and width of a model of images."""
         if self.graph is not None:
             model = measure(self.graph, convention)
             check_exists(model)
             return model
-        return _traced(self.spec, length)
+        return _traced(self.spec, length, image)
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether a number of tokens may be chosen: false for graphs, which declare theirs, and for images."""
+        arguments = BUILTINS[self.spec.name][2:] if self.spec.kind == "builtin" else ()
+        return self.spec.kind == "hf" or any(isinstance(one, dict) and "input_ids" in one for one in arguments)
 
     @property
     def file_name(self) -> str:
@@ -87,14 +96,38 @@ def page_graph(name: str) -> Graph:
 # building -------------------------------------------------------------------------------------------------------------
 
 
-def build(spec: specs.Spec, length: int | None = None) -> Built:
+def build(spec: specs.Spec, length: int | None = None, image: tuple[int, int] | None = None) -> Built:
     """The module, and one sample for each of its inputs. Under `torch.device("meta")` neither holds any numbers."""
     if spec.kind == "builtin":
         _, builder, *arguments = BUILTINS[spec.name]
-        return builder(*arguments)
-    if spec.kind == "timm":
-        return _timm(spec.name)
-    return _wheel(spec) if spec.kind == "wheel" else _hub(spec, length)
+        module, inputs = builder(*arguments)
+    elif spec.kind == "timm":
+        module, inputs = _timm(spec.name)
+    else:
+        module, inputs = _wheel(spec) if spec.kind == "wheel" else _hub(spec)
+    return module, _sized(module, inputs, length, image)
+
+
+def _sized(
+    module: nn.Module, inputs: dict[str, torch.Tensor], length: int | None, image: tuple[int, int] | None
+) -> dict[str, torch.Tensor]:
+    """The inputs with `length` tokens, or images of size `image`; a decoder's input is at most as long as it was."""
+    longest = _longest(getattr(module, "config", None))
+    if length and longest and length > longest:
+        raise UserError(f"--length {length} is longer than the model's {longest} positions")
+    sized = {}
+    for name, sample in inputs.items():
+        if length and sample.ndim == 2:
+            sample = sample.new_zeros(1, min(length, sample.shape[1]) if name.startswith("decoder") else length)
+        elif image and sample.ndim == 4:
+            sample = sample.new_zeros(*sample.shape[:2], *image)
+        sized[name] = sample
+    return sized
+
+
+def _longest(config: Any) -> int | None:
+    """Positions that a configuration of transformers has; None where it names no longest sequence."""
+    return getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
 
 
 def _inputs(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
@@ -174,7 +207,7 @@ def _wheel(spec: specs.Spec) -> Built:
     return _transformers("Dinov2Model", {"pixel_values": (3, *wheel.own.size)}, settings)
 
 
-def _hub(spec: specs.Spec, length: int | None) -> Built:
+def _hub(spec: specs.Spec) -> Built:
     """The class that a configuration in hub layout names, without weights and without code from the repository."""
     import transformers
 
@@ -188,10 +221,10 @@ def _hub(spec: specs.Spec, length: int | None) -> Built:
         ) from None
     kind = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
     model = transformers.AutoModel.from_config(config, trust_remote_code=False) if kind is None else kind(config)
-    return model, _inputs(_hub_inputs(model, config, length))
+    return model, _inputs(_hub_inputs(model, config))
 
 
-def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, tuple[int, ...]]:
+def _hub_inputs(model: nn.Module, config: Any) -> dict[str, tuple[int, ...]]:
     name = getattr(model, "main_input_name", "input_ids")
     if name == "pixel_values":
         size = getattr(config, "image_size", None) or 224
@@ -199,16 +232,13 @@ def _hub_inputs(model: nn.Module, config: Any, length: int | None) -> dict[str, 
         return {name: (getattr(config, "num_channels", 3), height, width)}
     if name != "input_ids":
         raise UserError(f"{type(model).__name__} takes {name}; models of images and of token ids can be compared")
-    longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or LENGTH
-    if length and length > longest:
-        raise UserError(f"--length {length} is longer than the model's {longest} positions")
-    shapes = {name: (length or longest,)}
+    shapes = {name: (_longest(config) or LENGTH,)}
     if getattr(config, "is_encoder_decoder", False):
-        shapes["decoder_input_ids"] = (min(length or longest, DECODER_LENGTH),)
+        shapes["decoder_input_ids"] = (min(shapes[name][0], DECODER_LENGTH),)
     return shapes
 
 
-def _traced(spec: specs.Spec, length: int | None) -> Model:
+def _traced(spec: specs.Spec, length: int | None, image: tuple[int, int] | None = None) -> Model:
     import torch
 
     from shared.graph.trace import trace
@@ -216,7 +246,7 @@ def _traced(spec: specs.Spec, length: int | None) -> Model:
     name = BUILTINS[spec.name][0] if spec.kind == "builtin" else spec.name.rstrip("/").rpartition("/")[2]
     try:
         with process.quiet(), torch.device("meta"):  # quiet: libraries warn about weights that nobody means to load
-            module, inputs = build(spec, length)
+            module, inputs = build(spec, length, image)
         with process.quiet():
             return trace(module, inputs, name, str(spec))
     except UserError:

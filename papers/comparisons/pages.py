@@ -16,12 +16,12 @@ from papers.comparisons import bars, drawing, webpage
 from papers.comparisons.comparison import BLANK, NO_SIDE, Comparison, compare
 from papers.comparisons.models import Source, find, page_graph
 from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagreement_lines, layer_table
-from papers.comparisons.whole import COLUMNS, REAL_NOTE, content, part, whole_of
+from papers.comparisons.whole import COLUMNS, REAL_NOTE, content, page_of, part, whole_of
 from shared import cli
 from shared.graph.convention import RIGHT, Convention, Override
 from shared.graph.cost import Assumptions, dollars, train_cost
 from shared.graph.kinds import of_family
-from shared.graph.measure import disagreements
+from shared.graph.measure import Model, disagreements
 from shared.graph.read import Graph
 from shared.paths import atomic_write
 from shared.published import load
@@ -163,6 +163,24 @@ def beside(
         why = "the page prints a cell that the comparison does not have"
         record.judge_all(load("comparisons", pair), record.results["cells"], why)
         record.print_verdicts()
+
+
+def as_pages_count(record: Record, sources: Sequence[Source], models: Sequence[Model]) -> None:
+    """For real models that the pages name: what the pages count in their place."""
+    rows, banners = [], []
+    for source, model in zip(sources, models, strict=True):
+        if name := page_of(source.spec):
+            theirs = find(f"graph:{name}").measure(AS_PUBLISHED)
+            cost = dollars(train_cost(theirs, PUBLISHED_COST).dollars)
+            counts = [model.parameters, theirs.parameters, model.macs, theirs.macs]
+            rows.append([model.name, *(f"{count:,}" for count in counts), cost])
+            banners.append(part(page_graph(name), theirs).banner)
+    if rows:
+        title = "how the published comparison pages count"
+        record.section(title)
+        columns = ["", "parameters", "as published", "MACs", "as published", "train cost as published"]
+        record.say_table(title.capitalize(), columns, rows, left=range(6))
+        record.say("\n".join(bullets(dict.fromkeys(banners))))
 
 
 def both_ways(record: Record, sources: Sequence[Source], correct: Comparison, published: Comparison) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from typing import Any
 
 from papers.comparisons.comparison import NO_SIDE, Comparison
 from shared.graph.align import Row
@@ -18,12 +21,7 @@ MOST_REMARKS, MOST_DISAGREEMENTS = 12, 24  # lines
 
 def as_text(compared: Comparison, *, folded: bool = True) -> str:
     """For the screen and the log. folded: a block of layers that repeats is printed once."""
-    sides = [[key, *(side[key] for side in compared.sides)] for key in compared.keys]
-    lines = [compared.title, "", compared.headline, "", "Sides"]
-    lines += aligned(["", *(model.name for model in compared.models)], sides, left=(0, 1, 2))
-    lines += ["", f"Deltas ({compared.relative})", f"  Parameters: {compared.parameter_delta}"]
-    lines += [f"  Layers: {compared.layer_delta}", f"  {compared.count_line}", "", f"  {compared.gpu_note}"]
-    lines += [f"  {compared.about}"] if compared.about and not compared.as_published else []
+    lines = _page_lines(compared) if compared.as_published else _question_lines(compared)
     lines += ["", "Layer by layer", f"  {compared.row_count_line}", *_layer_lines(compared, folded)]
     if compared.remarks:
         lines += ["", "Remarks", *bullets(compared.remarks, MOST_REMARKS)]
@@ -32,6 +30,29 @@ def as_text(compared: Comparison, *, folded: bool = True) -> str:
         first, *rest = assumption_rows(compared.assumed)
         lines += ["", "Assumed (each is an option)", *aligned(first, rest, left=(0, 1, 2))]
     return "\n".join(lines)
+
+
+def _sides(compared: Comparison) -> list[str]:
+    sides = [[key, *(side[key] for side in compared.sides)] for key in compared.keys]
+    return aligned(["", *(model.name for model in compared.models)], sides, left=(0, 1, 2))
+
+
+def _page_lines(compared: Comparison) -> list[str]:
+    """The first half in the pages' own form."""
+    lines = [compared.title, "", compared.headline, "", "Sides", *_sides(compared)]
+    lines += ["", f"Deltas ({compared.relative})", f"  Parameters: {compared.parameter_delta}"]
+    return [*lines, f"  Layers: {compared.layer_delta}", f"  {compared.count_line}", "", f"  {compared.gpu_note}"]
+
+
+def _question_lines(compared: Comparison) -> list[str]:
+    """The first half with what a person asks first: how large, how much work, which GPU."""
+    first = compared.inputs_differ or compared.inputs_note
+    lines = [first, ""] if first else []
+    lines += [compared.title, "", compared.headline, "", "What each one needs", *_sides(compared)]
+    notes = [note for note in (compared.about, "" if first else compared.gpu_note) if note]
+    lines += ["", *(f"  {note}" for note in notes)] if notes else []
+    lines += ["", f"Differences ({compared.relative})", *(f"  {key}: {words}" for key, words in compared.changes)]
+    return [*lines, f"  {compared.count_line}"]
 
 
 def layer_table(compared: Comparison, *, folded: bool = True) -> tuple[list[str], list[list[str]]]:
@@ -98,41 +119,91 @@ def disagreement_lines(model: str, disagreements: Sequence[Disagreement]) -> lis
     return lines
 
 
+CSV_COLUMNS = ["name", "type", "parameters", "macs", "output"]
+
+
+def as_csv(compared: Comparison) -> str:
+    """Every row with exact counts; what is not known is empty. Text that a spreadsheet would run is quoted."""
+    rows: list[list[object]] = []
+    rows.append(["row", "status", "changed", *(f"{side} {one}" for side in ("left", "right") for one in CSV_COLUMNS)])
+    for number, row in enumerate(compared.rows, 1):
+        cells: list[object] = [number, row.status, _harmless(", ".join(row.changed))]
+        for layer in (row.left, row.right):
+            if layer is None:
+                cells += [""] * len(CSV_COLUMNS)
+            else:
+                counts = ["" if count is None else count for count in (layer.row, layer.macs)]
+                shape = "" if layer.output is None else "x".join(map(str, layer.output))
+                cells += [_harmless(layer.name), _harmless(layer.type), *counts, shape]
+        rows.append(cells)
+    return _csv(rows)
+
+
+def layers_csv(plan: dict[str, Any]) -> str:
+    """The layers of `plan.plan`'s answer, one a row; what is not known is empty."""
+    rows: list[list[object]] = [["id", *CSV_COLUMNS, "kept", "problem"]]
+    for layer in plan["layer_list"]:
+        counts = ["" if layer[key] is None else layer[key] for key in ("parameters", "macs")]
+        shape = "x".join(map(str, layer["output"] or ()))
+        words = [_harmless(layer[key] or "") for key in ("id", "name", "type", "problem")]
+        kept = "" if layer["kept_numbers"] is None else layer["kept_numbers"]
+        rows.append([*words[:3], *counts, shape, kept, words[3]])
+    return _csv(rows)
+
+
+def _csv(rows: list[list[object]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+def _harmless(text: str) -> str:
+    """A cell of text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
 # markdown -------------------------------------------------------------------------------------------------------------
 
 
 def as_markdown(compared: Comparison, *, tagline: str = "", folded: bool = True) -> str:
     """The pages' markdown, without their links. Text of files is escaped where it would be markup."""
-    left, right = (_plain(model.name) for model in compared.models)
-    lines = [*(f"> {_plain(banner)}  " for banner in compared.banners), *[""][: len(compared.banners)]]
-    lines += [f"# {_plain(compared.title)}", ""] + ([tagline, ""] if tagline else [])
-    lines += [f"**{_plain(compared.headline)}**", "", "## Sides", "", f"| | {left} | {right} |", "|---|---|---|"]
-    lines += [f"| {key} | {' | '.join(_plain(side[key]) for side in compared.sides)} |" for key in compared.keys]
-    lines += ["", f"## Deltas ({_plain(compared.relative)})", "", f"- Parameters: {compared.parameter_delta}"]
-    lines += [f"- Layers: {compared.layer_delta}", f"- {compared.count_line}", "", "## Layer by layer", ""]
+    left, right = (escape(model.name) for model in compared.models)
+    lines = [*(f"> {escape(banner)}  " for banner in compared.banners), *[""][: len(compared.banners)]]
+    lines += [f"# {escape(compared.title)}", ""] + ([tagline, ""] if tagline else [])
+    first = "" if compared.as_published else compared.inputs_differ or compared.inputs_note
+    lines += [escape(first), ""] if first else []
+    lines += [f"**{escape(compared.headline)}**", "", "## Sides", "", f"| | {left} | {right} |", "|---|---|---|"]
+    lines += [f"| {key} | {' | '.join(escape(side[key]) for side in compared.sides)} |" for key in compared.keys]
+    lines += [
+        "",
+        f"## Deltas ({escape(compared.relative)})",
+        "",
+        *(f"- {key}: {words}" for key, words in compared.changes),
+    ]
+    lines += [f"- {compared.count_line}", "", "## Layer by layer", ""]
     lines += [f"| # | Status | {left} | Params | Output | {right} | Params | Output |", f"|{'---|' * 8}"]
     for part in compared.parts(folded):
         lines += [_markdown_row(compared, number, row) for number, row in enumerate(part.items, part.start + 1)]
         if part.times > 1:
             lines.append(f"| | × {part.times} | {repeats(part)} | | | | | |")
     if compared.remarks and not compared.as_published:
-        lines += ["", "## Remarks", "", *(f"- {_plain(line)}" for line in compared.remarks)]
-    lines += ["", "## What this is not", "", *(f"- {_plain(note)}" for note in compared.notes)]
+        lines += ["", "## Remarks", "", *(f"- {escape(line)}" for line in compared.remarks)]
+    lines += ["", "## What this is not", "", *(f"- {escape(note)}" for note in compared.notes)]
     return "\n".join(lines) + "\n"
 
 
 def _markdown_row(compared: Comparison, number: int, row: Row) -> str:
-    line = f"| {number} | {_plain(compared.status(row))} |"
+    line = f"| {number} | {escape(compared.status(row))} |"
     for layer in (row.left, row.right):
         if layer is None:
             line += "  | |  |"
         else:
             cells = compared.layer_cells(layer)
-            line += f" {_plain(cells['name'])} ({_plain(cells['type'])}) | {cells['params']} | {cells['output']} |"
+            line += f" {escape(cells['name'])} ({escape(cells['type'])}) | {cells['params']} | {cells['output']} |"
     return line
 
 
-def _plain(text: str) -> str:
+def escape(text: str) -> str:
     """Text that stays text inside a markdown table."""
     for sign, safe in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("`", "\\`"), ("[", "\\["), ("]", "\\]")):
         text = text.replace(sign, safe)

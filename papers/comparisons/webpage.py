@@ -11,7 +11,6 @@ from papers.comparisons.comparison import NO_SIDE, Comparison
 from papers.comparisons.drawing import LEGEND, SIGNS, draw
 from papers.comparisons.text import assumption_rows, disagreement_lines, repeats
 from papers.comparisons.whole import REAL_NOTE
-from shared.graph.cost import GPUS
 from shared.graph.measure import Disagreement
 from shared.paths import atomic_write
 from shared.record import Record
@@ -61,7 +60,6 @@ def as_html(
         h=3 if published else 2,
         css=Markup(css()),
         legend=LEGEND,
-        gpus=list(GPUS),
         signs=SIGNS | {"same": "="},
         repeats=repeats,
         no_side=NO_SIDE,

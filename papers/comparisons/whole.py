@@ -16,6 +16,7 @@ from shared.graph.cost import Assumptions, dollars, gigabytes, memory, train_cos
 from shared.graph.measure import Layer, Model
 from shared.graph.place import text
 from shared.graph.read import Graph
+from shared.specs import Spec, parse
 
 TABLE = Path(__file__).parent / "whole.json"
 TOLERANCE = 0.02  # an official count is met within 2 %
@@ -58,6 +59,11 @@ class Whole:
 def table() -> dict[str, Whole]:
     """The real models by the names of the pages' graphs."""
     return {name: Whole(**one) for name, one in json.loads(TABLE.read_text(encoding="utf-8"))["models"].items()}
+
+
+def page_of(spec: Spec) -> str | None:
+    """The pages' graph whose real model a specification names; None for any other model."""
+    return next((graph for graph, whole in table().items() if parse(whole.model) == spec), None)
 
 
 def content(graph: Graph) -> tuple:

@@ -99,8 +99,8 @@ def model(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, int]:
         counts: list[int] = []
         build = models.build
 
-        def counted(spec: specs.Spec, length: int | None):
-            module, inputs = build(spec, length)
+        def counted(spec: specs.Spec, *sizes):
+            module, inputs = build(spec, *sizes)
             counts.append(sum(parameter.numel() for parameter in module.parameters()))
             return module, inputs
 

@@ -136,7 +136,7 @@ def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path)
         (("graph:gpt2", "graph:gpt2", "--batch", "1" + "0" * 400), "batch must be at most 10^12, got 1000"),
         (("graph:gpt2", "graph:gpt2", "--price-hour", "inf"), "price-hour must be at most 10^12, got inf"),
         (("graph:gpt2", "graph:gpt2", "--tflops", "1e-320"), "tflops must be above 0"),
-        (("graph:gpt2", "graph:gpt2", "--length", "5"), "--length is for models from the hub or a folder"),
+        (("graph:gpt2", "graph:gpt2", "--length", "5"), "--length is for models that take tokens"),
         (("plan", "hf:owner/name", "--length", "0"), "--length must be at least 1"),
         (("a" * 5000, "graph:gpt2"), "not a hub repository's name, a graph file or a built-in model"),
         (("plan",), "name two models"),

@@ -1,0 +1,221 @@
+"""What `compare.py plan --json` and `POST /api/v1/plan` take and answer, as types. `plan.schema.json` is made of them.
+
+    python papers/comparisons/compare.py schema > papers/comparisons/plan.schema.json
+
+The fields of `Request` and of `Verdict` are those that the public client of the pages' makers sends and reads; what
+this suite adds stands beside them. null means unknown wherever a count or a shape may be null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from shared.graph.cost import Assumptions
+
+Least0 = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Policy(Struct, forbid_unknown_fields=True):
+    """Rules that a model must keep. A rule that cannot be checked, because something is unknown, is not kept."""
+
+    max_params: Annotated[Least0 | None, Meta(description="largest number of parameters")] = None
+    max_memory_gb: Annotated[Least0 | None, Meta(description="largest training memory, 10^9 bytes")] = None
+    must_fit: Annotated[str | list[str] | None, Meta(description="GPUs that hold training at the assumed batch")] = None
+    forbid_types: Annotated[list[str], Meta(description="layer types that must not be there")] = []
+    require_types: Annotated[list[str], Meta(description="layer types that must be there")] = []
+    max_layers: Annotated[Least0 | None, Meta(description="largest number of layers")] = None
+    max_cost_usd: Annotated[Least0 | None, Meta(description="largest cost of the training run, dollars")] = None
+
+
+class Serving(Struct, forbid_unknown_fields=True):
+    gpu: Annotated[str | None, Meta(description="the GPU to serve on")] = None
+    promptTokens: Count | None = None
+    genTokens: Count | None = None
+    batchSize: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class Deployment(Struct, forbid_unknown_fields=True):
+    """How the model is to be trained and served."""
+
+    adapter: Annotated[Any, Meta(description="an adapter's name; only full training is planned, which is said")] = None
+    quant: Annotated[Literal["fp32", "fp16", "int8", "int4"] | None, Meta(description="type of the weights")] = None
+    serving: Serving | None = None
+
+
+class Request(Struct):
+    """What `POST /api/v1/plan` takes."""
+
+    model: Annotated[dict[str, Any] | str, Meta(description="a graph, or a model's name as `GET /api/v1/models` lists")]
+    base: Annotated[dict[str, Any] | str | None, Meta(description="what `plan.diff` starts from")] = None
+    policy: Policy | None = None
+    spec: Deployment | None = None
+    share: Annotated[Any, Meta(description="asks for an address of the answer; none is given")] = None
+    source: Annotated[Any, Meta(description="what sends the request; not used")] = None
+    assumptions: Annotated[dict[str, Any] | None, Meta(description="of the training run, e.g. {'batch': 8}")] = None
+    length: Annotated[int | None, Meta(description="tokens of a text model")] = None
+
+
+class Answer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A part of the answer: nothing may be missing, and nothing else may be there."""
+
+
+class Violation(Answer):
+    rule: str
+    limit: Any
+    found: Annotated[Any, Meta(description="null: unknown")]
+    message: str
+
+
+class PolicyResult(Answer):
+    rules: dict[str, Any]
+    kept: bool
+    violations: list[Violation]
+
+
+class Identity(Answer):
+    name: str
+    source: Annotated[str, Meta(description="how the model was named; `graph` for one that was sent")]
+    fingerprint: Annotated[str, Meta(description="of types, settings, shapes and connections", pattern="^[0-9a-f]{8}$")]
+
+
+class Run(Answer):
+    legal: Annotated[bool, Meta(description="false: some layer cannot take its input")]
+    blockers: Annotated[list[str], Meta(description="what stands against it: sentences")]
+    warnings: Annotated[list[str], Meta(description="what is assumed or not known: sentences")]
+
+
+class Cost(Answer):
+    train_usd: float
+    lower_bound: Annotated[bool, Meta(description="true: operations of some layer are not known")]
+
+
+class ServingPlan(Answer):
+    quant: str
+    bytes_per_parameter: float
+    weights_bytes: float
+    activations_bytes: Annotated[int, Meta(description="at the batch, two bytes a value (four under fp32)")]
+    batch: int
+    gpu: str | None
+    fits: Annotated[bool | None, Meta(description="weights and activations; null: no GPU named, or not known")]
+
+
+class Diff(Answer):
+    base: Identity
+    parameters: int
+    macs: Annotated[int | None, Meta(description="null: unknown on a side, or the inputs differ")]
+    layers: int
+    train_usd: float
+    rows: Annotated[dict[str, int], Meta(description="how many are added, removed, changed, same")]
+    changes: Annotated[list[str], Meta(description="+ added, - removed, ~ changed with old -> new; at most 200")]
+
+
+class Verdict(Answer):
+    """What the public client reads."""
+
+    version: Literal[1]
+    summary: str
+    model: Identity
+    run: Run
+    cost: Cost
+    serving: ServingPlan | None
+    diff: Diff | None
+    policy: PolicyResult | None
+    history: Annotated[list[Any], Meta(description="empty: nothing is kept of earlier requests", max_length=0)]
+    change: Annotated[str | None, Meta(description="`diff` in one sentence")]
+
+
+class Layer(Answer):
+    id: str
+    name: str
+    type: str
+    settings: dict[str, Any]
+    output: list[int] | None
+    parameters: int | None
+    row_parameters: int | None
+    macs: int | None
+    kept_numbers: Annotated[int | None, Meta(description="numbers kept for the backward pass")]
+    problem: Annotated[str | None, Meta(description="why it cannot take its input")]
+    notes: list[str]
+
+
+class Port(Answer):
+    name: str
+    shape: list[int] | None
+
+
+class Training(Answer):
+    weights: int
+    gradients: int
+    adam_states: int
+    activations: int
+    total: int
+
+
+class Inference(Answer):
+    weights: int
+    activations: int
+    total: int
+
+
+class Memory(Answer):
+    batch: int
+    training: Training
+    inference: Inference
+    activations_per_sample: int
+    lower_bound: Annotated[bool, Meta(description="true: some layer's memory is not known")]
+
+
+class Gpu(Answer):
+    memory_gb: float
+    fits_batch: Annotated[bool | None, Meta(description="training at the assumed batch; null: not known")]
+    largest_batch: Annotated[int | None, Meta(description="null: any")]
+    largest_inference_batch: Annotated[int | None, Meta(description="null: any")]
+
+
+class TrainingRun(Answer):
+    """Seconds and dollars."""
+
+    steps: int
+    compute_s: float
+    traffic_s: float
+    step_s: float
+    seconds: float
+    dollars: float
+
+
+class Plan(Answer):
+    """One model's plan: counts at full precision, memory in bytes, then the card as text and the client's `plan`."""
+
+    name: str
+    source: str
+    layers: int
+    parameters: int
+    parameters_unknown_in: list[str]
+    macs: Annotated[int, Meta(description="multiply-accumulates of one forward pass at `inputs`")]
+    macs_unknown_in: list[str]
+    unknown_types: dict[str, int]
+    inputs: list[Port]
+    outputs: list[Port]
+    forward_passes: bool | None
+    forward_problem: str | None
+    memory_bytes: Memory
+    gpus: dict[str, Gpu]
+    training: TrainingRun
+    part_of: Annotated[str | None, Meta(description="a sentence, where the graph is known to be only part of a model")]
+    assumptions: Assumptions
+    layer_list: list[Layer]
+    text: Annotated[str, Meta(description="the answer as a card of plain text")]
+    markdown: str
+    plan: Verdict
+    url: None
+    share_error: Annotated[str | None, Meta(description="why there is no address, where one was asked for")]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of the answer."""
+    found = msgspec.json.schema(Plan)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "compare.py plan --json"} | found
