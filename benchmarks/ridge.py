@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import harness
@@ -32,8 +33,9 @@ from shared import cli, ridge
 
 LAMBDAS = [10.0**i for i in range(-4, 5)]
 SHOTS, DRAWS, POOL = (1, 2, 5, 10), 5, 20
-# classes, selection and test images; the article's models have 2 x 768, 2 x 1,024, 1 x 1,280 and 2 x 2,048 features
-DATA = {"CIFAR-100": (100, 500, 1000), "Oxford-IIIT Pets": (37, 185, 1110)}
+SELECTION = 5  # selection images a class
+# classes and test images; the article's models have 2 x 768, 2 x 1,024, 1 x 1,280 and 2 x 2,048 features
+DATA = {"CIFAR-100": (100, 1000), "Oxford-IIIT Pets": (37, 1110)}
 DIMS = {768: 2, 1024: 2, 1280: 1, 2048: 2}
 
 
@@ -50,20 +52,23 @@ class Config:
 
 @dataclass
 class Work:
-    """One cell: features, labels, draws (rows of the pool)."""
+    """One cell: features and labels of the pool, draws (its rows); the images scored, first those of the selection."""
 
     classes: int
     pool: np.ndarray
     labels: np.ndarray
-    selection: np.ndarray
+    others: np.ndarray
     truth: np.ndarray
-    test: np.ndarray
     draws: list[np.ndarray]
+
+    @property
+    def selection(self) -> slice:
+        return slice(0, SELECTION * self.classes)
 
 
 def make(name: str, dim: int) -> Work:
     rng = np.random.default_rng(dim)
-    classes, _, test = DATA[name]
+    classes, test = DATA[name]
     means = rng.standard_normal((classes, dim))
     spectrum = 3 * np.arange(1, dim + 1) ** -0.5
     common = rng.standard_normal(dim)
@@ -73,13 +78,13 @@ def make(name: str, dim: int) -> Work:
         return (0.5 * common + (0.3 * means[labels] + noise) * spectrum).astype(np.float32)
 
     labels = np.repeat(np.arange(classes), POOL)
-    truth = np.repeat(np.arange(classes), 5)
+    truth = np.concatenate([np.repeat(np.arange(classes), SELECTION), np.arange(test) % classes])
     draws = [
         np.concatenate([c * POOL + rng.permutation(POOL)[:k] for c in range(classes)])
         for k in SHOTS
         for _ in range(DRAWS)
     ]
-    return Work(classes, sample(labels), labels, sample(truth), truth, sample(np.arange(test) % classes), draws)
+    return Work(classes, sample(labels), labels, sample(truth), truth, draws)
 
 
 Fit = Callable[[np.ndarray, np.ndarray], Callable[[float], np.ndarray]]
@@ -88,10 +93,11 @@ Fit = Callable[[np.ndarray, np.ndarray], Callable[[float], np.ndarray]]
 def sweep(work: Work, fit: Fit) -> int:
     """A cell's work by a peer: `fit(x, y)` is lambda -> W, float64 [d, K]. The place of the best lambda."""
     targets = 2.0 * np.eye(work.classes)[work.labels] - 1.0
-    pool, selection, test = (a.astype(np.float64) for a in (work.pool, work.selection, work.test))
+    pool, others, truth = work.pool.astype(np.float64), work.others.astype(np.float64), work.truth[work.selection]
+    selection, test = others[work.selection], others[len(truth) :]
     solvers = [fit(pool[draw], targets[draw]) for draw in work.draws]
     weights = [[solve(penalty) for penalty in LAMBDAS] for solve in solvers]
-    correct = [[((selection @ w).argmax(1) == work.truth).sum() for w in of_draw] for of_draw in weights]
+    correct = [[((selection @ w).argmax(1) == truth).sum() for w in of_draw] for of_draw in weights]
     best = last_of_the_best(np.sum(correct, axis=0))
     for of_draw in weights:
         (test @ of_draw[best]).argmax(1)
@@ -104,10 +110,9 @@ def last_of_the_best(correct: np.ndarray) -> int:
 
 def ours(work: Work) -> int:
     """The same by this suite."""
-    pool = ridge.Pool(work.pool, work.labels, work.classes, np.concatenate([work.selection, work.test]))
-    n = len(work.selection)
-    best = last_of_the_best(pool.correct(work.draws, LAMBDAS, work.truth, slice(0, n)).sum(0))
-    pool.correct(work.draws, [LAMBDAS[best]], np.arange(len(work.test)) % work.classes, slice(n, None))
+    pool, test = ridge.Pool(work.pool, work.labels, work.classes, work.others), slice(work.selection.stop, None)
+    best = last_of_the_best(pool.correct(work.draws, LAMBDAS, work.truth[work.selection], work.selection).sum(0))
+    pool.correct(work.draws, [LAMBDAS[best]], work.truth[test], test)
     return best
 
 
@@ -128,12 +133,9 @@ def scikit_learn(x: np.ndarray, y: np.ndarray) -> Callable[[float], np.ndarray]:
 
 def eigh_a_draw(x: np.ndarray, y: np.ndarray) -> Callable[[float], np.ndarray]:
     x, y = torch.from_numpy(x), torch.from_numpy(y)
-    if len(x) >= x.shape[1]:
-        values, q = torch.linalg.eigh(x.T @ x)
-        left, right = q, q.T @ (x.T @ y)
-    else:
-        values, q = torch.linalg.eigh(x @ x.T)
-        left, right = x.T @ q, q.T @ y
+    wide = len(x) < x.shape[1]
+    values, q = torch.linalg.eigh(x @ x.T if wide else x.T @ x)
+    left, right = (x.T @ q, q.T @ y) if wide else (q, q.T @ (x.T @ y))
     return lambda penalty: ((left / (values + penalty)) @ right).numpy()
 
 
@@ -147,30 +149,27 @@ PEERS: dict[str, Fit] = {
 
 def measure(name: str, dim: int, rounds: int) -> dict:
     work, chosen = make(name, dim), {}
+    sweeps = {"ours": ours} | {method: partial(sweep, fit=fit) for method, fit in PEERS.items()}
 
-    def way(method: str, sweep_once: Callable[[], int]) -> Callable[[], float]:
-        def work_once() -> None:
-            chosen[method] = sweep_once()
+    def timed(method: str) -> float:
+        return harness.seconds(lambda: chosen.update({method: sweeps[method](work)}))
 
-        return lambda: harness.seconds(work_once)
-
-    ways = {method: way(method, lambda fit=fit: sweep(work, fit)) for method, fit in PEERS.items()}
-    times = harness.alternate({"ours": way("ours", lambda: ours(work))} | ways, rounds)
+    times = harness.alternate({method: partial(timed, method) for method in sweeps}, rounds)
     same = len(set(chosen.values())) == 1
     return {"rounds": rounds, "seconds": harness.medians(times), "same lambda": same, **exactness(work, chosen["ours"])}
 
 
 def exactness(work: Work, best: int) -> dict:
     """Our scores and classes against the float64 d x d solve: all lambdas on selection, the chosen one on test."""
-    pool = ridge.Pool(work.pool, work.labels, work.classes, np.concatenate([work.selection, work.test]))
-    n, targets = len(work.selection), 2.0 * np.eye(work.classes)[work.labels] - 1.0
+    pool = ridge.Pool(work.pool, work.labels, work.classes, work.others)
+    others, targets = work.others.astype(np.float64), 2.0 * np.eye(work.classes)[work.labels] - 1.0
     worst, unequal, compared = 0.0, 0, 0
     for draw in work.draws:
         solve = torch_solve(work.pool[draw].astype(np.float64), targets[draw])
         mine = pool.scores(draw, LAMBDAS)
         for i, penalty in enumerate(LAMBDAS):
-            part = slice(None) if i == best else slice(0, n)
-            theirs = np.concatenate([work.selection, work.test])[part].astype(np.float64) @ solve(penalty)
+            part = slice(None) if i == best else work.selection
+            theirs = others[part] @ solve(penalty)
             worst = max(worst, np.abs(mine[i][part] - theirs).max() / np.abs(theirs).max())
             unequal += int((mine[i][part].argmax(1) != theirs.argmax(1)).sum())
             compared += len(theirs)

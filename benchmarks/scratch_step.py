@@ -8,7 +8,7 @@ Normalize on each image, float32, AdamW as it comes (neither fused nor channels_
 
 Every way has a process of its own, as a user's training has: ours tells the allocator to keep freed memory, from which
 the usual loop must not gain. Rounds are interleaved (every way takes its steps in turn while the others wait), medians
-and ratios of medians are reported, and the smallest and largest ratio of a round. `losses`: the largest difference
+and ratios of medians are reported, and the smallest and largest ratio of a round. Losses: the largest difference
 between the usual loop and ours over the first 20 steps, with augmentation off on both sides.
 Writes benchmarks/scratch_step.json, and benchmarks/scratch_step.md from it.
 """
@@ -18,10 +18,11 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from typing import Any
 
 import harness
 import numpy as np
@@ -35,6 +36,7 @@ from torchvision import transforms
 from papers.vit.part4 import networks, stream
 from papers.vit.part4.curves import VARIANTS, Run
 from papers.vit.part4.recipe import NAMES, Recipe
+from papers.vit.part4.trainer import Trainer
 from shared import cli, process
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
@@ -46,13 +48,9 @@ WAITING, COUNTED = 4, 3
 @dataclass
 class Config:
     models: tuple[str, ...] = NAMES
-    """networks to time"""
+    """networks to time; others keep the numbers that they have"""
     rounds: int = 5
     """rounds of seven steps for each way, of which three count"""
-    losses: bool = True
-    """also compare 20 steps' losses"""
-    update: bool = True
-    """write benchmarks/scratch_step.json (models that were not timed keep their numbers)"""
 
 
 class Usual(Dataset):
@@ -88,15 +86,6 @@ def usual_loop(
         yield loss.item()
 
 
-def our_loop(name: str, variant: str, data: stream.TrainingData, augment: bool = True) -> Iterator[float]:
-    extra = {} if augment else {"augment": lambda images, draws, pad: images}
-    process.set_up()
-    trainer = networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
-    while True:
-        trainer.step()
-        yield trainer.fetch()
-
-
 def material() -> stream.TrainingData:
     """1,000 random images to train on, 5,000 to validate."""
     generator = torch.Generator().manual_seed(0)
@@ -106,13 +95,21 @@ def material() -> stream.TrainingData:
     return stream.TrainingData(stream.Arrays(images, labels), test, test, MEAN, STD, 10)
 
 
+def make_trainer(name: str, variant: str, data: stream.TrainingData, **extra: Any) -> Trainer:
+    process.set_up()
+    return networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
+
+
 def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
     """The losses of `way` ("usual" or one of our variants), a step each."""
     data = material()
-    if way != "usual":
-        return our_loop(name, way, data, augment)
-    order = np.concatenate([stream.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
-    return usual_loop(name, data.train.images, data.train.labels, order, augment)
+    if way == "usual":
+        order = np.concatenate([stream.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
+        yield from usual_loop(name, data.train.images, data.train.labels, order, augment)
+    trainer = make_trainer(name, way, data, **({} if augment else {"augment": lambda images, draws, pad: images}))
+    while True:
+        trainer.step()
+        yield trainer.fetch()
 
 
 def begin(name: str, way: str, threads: int) -> None:
@@ -167,24 +164,12 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
 
 def evaluation(name: str, variant: str, data: stream.TrainingData) -> float:
     """Seconds to score 5,000 images, the median of three."""
-    process.set_up()
-    trainer = networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
+    trainer = make_trainer(name, variant, data)
     way = {name: lambda: seconds(lambda: trainer.correct(data.held_out))}
     return harness.medians(harness.alternate(way, 3, quiet=True))[name]
 
 
-def losses(name: str, variants: Sequence[str]) -> dict[str, float]:
-    """The largest difference to the usual loop's losses over 20 steps, without augmentation."""
-    usual = loop_of(name, "usual", augment=False)
-    wanted = [next(usual) for _ in range(20)]
-    differences = {}
-    for variant in variants:
-        ours = loop_of(name, variant, augment=False)
-        differences[f"largest loss difference {variant}"] = max(abs(next(ours) - w) for w in wanted)
-    return differences
-
-
-def measure(name: str, rounds: int, data: stream.TrainingData, with_losses: bool) -> dict:
+def measure(name: str, rounds: int, data: stream.TrainingData) -> dict:
     times = timed(name, ["usual", *VARIANTS], rounds)
     step, usual = harness.medians(times), times["usual"]
     by_round = {way: harness.ratios(usual, values) for way, values in times.items()}
@@ -199,7 +184,12 @@ def measure(name: str, rounds: int, data: stream.TrainingData, with_losses: bool
         run = 2500 * step[variant] + 11 * one  # a run's 2,500 steps and eleven validations
         shares = {"share_of_run_each": round(one / run, 4), "share_of_run_all_eleven": round(11 * one / run, 4)}
         entry[f"evaluation {variant}"] = {"seconds": round(one, 2), **shares}
-    return entry | (losses(name, ("float32", "float32-compiled", "bf16-compiled")) if with_losses else {})
+    usual = loop_of(name, "usual", augment=False)
+    wanted = [next(usual) for _ in range(20)]
+    for variant in ("float32", "float32-compiled", "bf16-compiled"):
+        ours = loop_of(name, variant, augment=False)
+        entry[f"largest loss difference {variant}"] = max(abs(next(ours) - loss) for loss in wanted)
+    return entry
 
 
 def report(result: dict) -> list[str]:
@@ -247,14 +237,13 @@ def main(config: Config) -> None:
     result["augmentation_ms"] = augmentation(data.train.images)
     print("augmentation of 128 images, ms:", result["augmentation_ms"])
     for name in config.models:
-        result["models"][name] = measure(name, config.rounds, data, config.losses)
+        result["models"][name] = measure(name, config.rounds, data)
     if all(name in result["models"] for name in NAMES):
         for variant in VARIANTS:
             steps = sum(result["models"][n]["step_ms"][variant] for n in NAMES) / 1e3
             result.setdefault("six_runs_minutes_without_evaluation", {})[variant] = round(3 * 2500 * steps / 60, 1)
     print("\n".join(report(result)))
-    if config.update:
-        result.write()
+    result.write()
 
 
 if __name__ == "__main__":

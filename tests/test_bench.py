@@ -14,7 +14,7 @@ def test_without_a_name_it_lists_the_benchmarks_and_runs_none():
     done = subprocess.run(RUN, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     listed = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
-    assert {"ridge", "extraction"} <= set(listed) and "run" not in listed and "random_checkpoints" not in listed
+    assert {"ridge", "extraction"} <= set(listed) and "run" not in listed and "harness" not in listed
     assert all(len(line.split()) > 3 for line in listed.values())
 
 

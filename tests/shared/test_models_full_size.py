@@ -1,4 +1,4 @@
-"""The article's largest and its two convolutional encoders at full size (random weights): benchmarks/full_size.py."""
+"""The article's largest and its two convolutional encoders at full size (random weights): benchmarks/memory.py."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shared.paths import ROOT
 @pytest.mark.parametrize("name", ["ViT-H/14", "BiT R50x1", "ResNet-50"])
 def test_shape_and_memory(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import full_size
+    import memory
 
-    report = full_size.measure(name, "bfloat16", Path(tmp_path))
+    report = memory.measure_encoder(name, "bfloat16", Path(tmp_path))
     assert report["shape"] == [4, report["dim"]]
     assert report["finite"]
     assert report["preprocessing"].startswith("squash to 224x224")
