@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any
 
 import harness
 import numpy as np
@@ -34,8 +33,8 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from papers.vit.part4 import networks, stream
-from papers.vit.part4.curves import VARIANTS, Run
-from papers.vit.part4.recipe import NAMES, Recipe
+from papers.vit.part4.factors import Factor
+from papers.vit.part4.runs import NAMES, VARIANTS, Recipe, Run
 from papers.vit.part4.trainer import Trainer
 from shared import cli, process
 
@@ -95,9 +94,9 @@ def material() -> stream.TrainingData:
     return stream.TrainingData(stream.Arrays(images, labels), test, test, MEAN, STD, 10)
 
 
-def make_trainer(name: str, variant: str, data: stream.TrainingData, **extra: Any) -> Trainer:
+def trainer_of(name: str, variant: str, data: stream.TrainingData, factor: Factor | None = None) -> Trainer:
     process.set_up()
-    return networks.make_trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, **extra)
+    return Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, factor)
 
 
 def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
@@ -106,7 +105,8 @@ def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
     if way == "usual":
         order = np.concatenate([stream.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
         yield from usual_loop(name, data.train.images, data.train.labels, order, augment)
-    trainer = make_trainer(name, way, data, **({} if augment else {"augment": lambda images, draws, pad: images}))
+    as_they_are = Factor("no augmentation", augment=lambda images, draws, pad: images)
+    trainer = trainer_of(name, way, data, None if augment else as_they_are)
     while True:
         trainer.step()
         yield trainer.fetch()
@@ -164,7 +164,7 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
 
 def evaluation(name: str, variant: str, data: stream.TrainingData) -> float:
     """Seconds to score 5,000 images, the median of three."""
-    trainer = make_trainer(name, variant, data)
+    trainer = trainer_of(name, variant, data)
     way = {name: lambda: seconds(lambda: trainer.correct(data.held_out))}
     return harness.medians(harness.alternate(way, 3, quiet=True))[name]
 

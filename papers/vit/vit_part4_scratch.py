@@ -10,7 +10,7 @@
 Expected (float32): the ResNet ahead at every size, by 11 to 21 points; ViT 39 % and 64 %, ResNet 51 to 55 % and 84 % at
 1,000 and 50,000 images. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
 
-The recipe is in part4/recipe.py, the networks in part4/networks.py, the loop in part4/trainer.py. Curves grow in
+The recipe is in part4/runs.py, the networks in part4/networks.py, the loop in part4/trainer.py. Curves grow in
 results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on from the last
 validation. Writes results/vit/<experiment>.log and .json.
 
@@ -33,8 +33,7 @@ from typing import TYPE_CHECKING
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.curves import Curve, Run, Variant, read_starts
-from papers.vit.part4.recipe import NAMES, SIZES, Recipe, departure, recipe_of, spread_against_one_run
+from papers.vit.part4.runs import NAMES, SIZES, Curve, Recipe, Run, Variant, departure, one_run_spread, read_starts
 from shared import cli, process, published
 from shared.errors import UserError
 from shared.record import Record
@@ -136,7 +135,8 @@ def main(config: Config) -> Record | None:
     choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
     if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
         require_compiler(f"--variant {config.variant}")
-    recipe = recipe_of(config)
+    # what is no option stays the article's
+    recipe = Recipe(**{key: getattr(config, key) for key in vars(Recipe()) if hasattr(config, key)})
     question = "From scratch and at equal cost: how do a ViT and a ResNet gain from more images?"
     runs = [
         Run(model, size, seed, config.variant)
@@ -153,9 +153,7 @@ def main(config: Config) -> Record | None:
     name = config.experiment + "-factors" * bool(config.factors)
     with Record("vit", name, config=config, question=question, results=config.results, quiet=rank > 0) as record:
         folder = record.directory / name
-        experiment = trainer.Experiment(
-            runs, train, test, recipe, choice.device, folder, factors.make_trainer, factors.images_of, config.until
-        )
+        experiment = trainer.Experiment(runs, train, test, recipe, choice.device, folder, config.until)
         for run in runs:  # a size that does not fit or a damaged file is found out before anything trains
             experiment.curve(run)
             read_starts(run.machine_file(folder))
@@ -197,7 +195,7 @@ def origin(
     none = {"revision": None, "weights_sha256": None, "stand_in": train_set.stand_in}
     for model in config.models:
         record.use_model(f"{model} from scratch", preprocessing=pixels, **none)
-    validation = experiment.data(last.size, last.seed).fingerprints["validation"]  # the same of every run
+    validation = experiment.data(replace(last, change="")).fingerprints["validation"]  # the same of every run
     return departure(config.data, train_set.stand_in or test_set.stand_in, recipe, validation)
 
 
@@ -349,7 +347,7 @@ def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None) -> dic
         for name in NAMES:
             ours = Measured(None, why_not_run="this run was not finished")
             if cell := cells.get((name, size)):
-                spread = spread_against_one_run(accuracies(cell))
+                spread = one_run_spread(accuracies(cell))
                 ours = Measured(mean(cell), spread, images=recipe.validation, stand_in=why)
             numbers[f"{size:,} images/{name} best"] = ours
         numbers[f"{size:,} images/ResNet - ViT"] = difference(("ViT", size), ("ResNet", size))

@@ -20,8 +20,7 @@ from typing import Any
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.curves import VARIANTS, Curve, read_all
-from papers.vit.part4.recipe import SIZES, Recipe, departure_of, spread_against_one_run
+from papers.vit.part4.runs import SIZES, VARIANTS, Curve, departure_of, one_run_spread, read_all
 from shared import cli, published
 from shared.errors import UserError
 from shared.published import Published
@@ -127,7 +126,7 @@ def read(folder: Path, seed: int) -> tuple[list[Curve], Repeats, list[str]]:
 
     All seeds: those of the same network, size, arithmetic and recipe, however far they came.
     """
-    every, left_out = read_all(folder, Recipe)
+    every, left_out = read_all(folder)
     of_seed = [c for c in every if c.run.seed == seed]
     # one line a cell: a finished run before one cut short, then the reference before the other arithmetics
     of_seed.sort(key=lambda c: (c.run.size, c.run.model != "ViT", not c.complete, VARIANTS.index(c.run.variant)))
@@ -228,7 +227,7 @@ def measured(article: Published, repeats: Repeats, seed: int) -> dict[str, Measu
             continue
         why = departure_of(curves[0])
         if kind == "curve":
-            std, images = spread_against_one_run(values), curves[0].validation_images
+            std, images = one_run_spread(values), curves[0].validation_images
             numbers[id] = Measured(statistics.fmean(values), std, images=images, stand_in=why)
         else:
             why = why or f"the article does not print how its loss is smoothed (ours: {SMOOTHING})"

@@ -21,10 +21,8 @@ from PIL import Image
 from torch import nn
 
 from papers.vit.part4 import networks
-from papers.vit.part4.curves import PLAIN, Curve, Run
-from papers.vit.part4.recipe import Recipe
-from papers.vit.part4.stream import Arrays, TrainingData, crop_flip
-from papers.vit.part4.trainer import Augment, Trainer
+from papers.vit.part4.runs import PLAIN, Curve, Recipe, Run
+from papers.vit.part4.stream import Arrays, Augmentation, TrainingData, crop_flip
 from shared.errors import UserError
 
 JPEG_QUALITY = 75  # Pillow's default
@@ -79,13 +77,17 @@ def through_jpeg(data: TrainingData) -> TrainingData:
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """One change of the recipe: `what` in words, then what makes it; the defaults are the recipe's."""
+    """One change of the recipe: `what` in words, then what makes it; the defaults are the recipe's.
+
+    images      of training and testing, made of the unchanged ones
+    init        called in turn with the fresh network and the run's seed
+    """
 
     what: str
     images: Callable[[TrainingData], TrainingData] = lambda data: data
     init: tuple[Callable[[nn.Module, int], None], ...] = ()
     optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] = networks.adamw
-    augment: Augment = crop_flip
+    augment: Callable[[torch.Tensor, Augmentation, int], torch.Tensor] = crop_flip
 
 
 FACTORS: dict[str, Factor] = {
@@ -102,18 +104,6 @@ FACTORS: dict[str, Factor] = {
         "the crop's padding mirrors the image, instead of black", augment=partial(crop_flip, mode="reflect")
     ),
 }
-
-
-def images_of(change: str, data: TrainingData) -> TrainingData:
-    """The images that a run with this change trains and tests on."""
-    return FACTORS[change or PLAIN].images(data)
-
-
-def make_trainer(run: Run, recipe: Recipe, data: TrainingData, device: torch.device) -> Trainer:
-    """The run's trainer with the run's change. `data`: as `images_of` gives it."""
-    factor = FACTORS[run.change or PLAIN]
-    changes = {"init": factor.init, "optimizer": factor.optimizer, "augment": factor.augment}
-    return networks.make_trainer(run, recipe, data, device, **changes)
 
 
 def plan(config: Any) -> list[Run]:
@@ -150,16 +140,22 @@ def plan(config: Any) -> list[Run]:
 COLUMNS = ["factor", "seed", "step", "best", "held out", "best against plain", "all test images against plain"]
 
 
+def against_plain(curves: dict[Run, Curve]) -> dict[Run, tuple[float, float]]:
+    """(best validation, all test images) of each changed run less those of the plain run of its seed, in points."""
+    plain = {run.seed: curve for run, curve in curves.items() if run.change == PLAIN}
+    return {
+        run: (curve.best_accuracy - same.best_accuracy, curve.test_accuracy - same.test_accuracy)
+        for run, curve in curves.items()
+        if run.change != PLAIN and (same := plain.get(run.seed))
+    }
+
+
 def table(curves: dict[Run, Curve]) -> tuple[list[list[Any]], list[str]]:
     """(rows of `COLUMNS`, the same as text): accuracies in %, differences from the plain run of the seed in points."""
-    plain = {run.seed: curve for run, curve in curves.items() if run.change == PLAIN}
-    rows = []
+    rows, apart = [], against_plain(curves)
     lines = ["  factor         seed   step  best validation  held out   against plain: best   all test images"]
     for run, curve in curves.items():
-        best, on_all = "", ""
-        if run.change != PLAIN and run.seed in plain:
-            best = f"{curve.best_accuracy - plain[run.seed].best_accuracy:+.2f}"
-            on_all = f"{curve.test_accuracy - plain[run.seed].test_accuracy:+.2f}"
+        best, on_all = (f"{points:+.2f}" for points in apart[run]) if run in apart else ("", "")
         accuracies = f"{curve.best_accuracy:.2f}", f"{curve.held_out_accuracy:.2f}"
         rows.append([run.change, run.seed, curve.best.step, *accuracies, best, on_all])
         name, seed, step, validation, held_out = rows[-1][:5]
@@ -169,11 +165,9 @@ def table(curves: dict[Run, Curve]) -> tuple[list[list[Any]], list[str]]:
 
 def mean_lines(curves: dict[Run, Curve]) -> list[str]:
     """With several seeds of a factor: the mean of its differences from plain, on all test images, and its error."""
-    plain = {run.seed: curve.test_accuracy for run, curve in curves.items() if run.change == PLAIN}
     apart: dict[str, list[float]] = {}
-    for run, curve in curves.items():
-        if run.change != PLAIN and run.seed in plain:
-            apart.setdefault(run.change, []).append(curve.test_accuracy - plain[run.seed])
+    for run, (_, on_all) in against_plain(curves).items():
+        apart.setdefault(run.change, []).append(on_all)
     return [
         f"  {name:<14} {statistics.fmean(points):+.2f} points on all test images, standard error "
         f"{statistics.stdev(points) / math.sqrt(len(points)):.2f} over {len(points)} seeds"

@@ -7,17 +7,13 @@ The article does not print the ResNet's: it is PyTorch's default here, as a read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import nn
 
-from papers.vit.part4.curves import Run
-from papers.vit.part4.recipe import NAMES, Recipe
-from papers.vit.part4.stream import TrainingData, crop_flip
-from papers.vit.part4.trainer import Augment, Trainer
+from papers.vit.part4.runs import NAMES, Recipe, Run
 from shared.errors import UserError
 
 PATCH, DIM, LAYERS, HEADS, MLP = 4, 128, 6, 4, 512
@@ -117,26 +113,6 @@ def compiles(run: Run, device: torch.device) -> bool:
     """Whether the network is compiled: in a compiled variant, except where it was measured to gain nothing."""
     gains_nothing = run.model == "ViT" and run.variant == "float32-compiled" and device.type == "cpu"
     return run.variant.endswith("compiled") and not gains_nothing
-
-
-def make_trainer(
-    run: Run,
-    recipe: Recipe,
-    data: TrainingData,
-    device: torch.device,
-    *,
-    init: Sequence[Callable[[nn.Module, int], None]] = (),
-    optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] = adamw,
-    augment: Augment = crop_flip,
-) -> Trainer:
-    """The article's training of `run`. What departs from it: `init`, called with network and seed; the other two."""
-    attention = attention_code(run, device)
-    model = build(run.model, classes=data.classes, image_size=recipe.image_size, seed=run.seed, attention=attention)
-    for change in init:
-        change(model, run.seed)
-    # A convolution's fast kernels want the channel as the innermost axis; the ViT has a single convolution.
-    speed = {"channels_last": run.model == "ResNet", "compiled": compiles(run, device)}
-    return Trainer(run, recipe, data, device, model, lambda m: optimizer(m, recipe), augment=augment, **speed)
 
 
 @dataclass(frozen=True)

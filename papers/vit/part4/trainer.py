@@ -1,7 +1,7 @@
-"""Train a network on images: one run, which goes on after a kill; then all runs of an experiment. Knows no paper.
+"""Train a network on images: one run, which goes on after a kill; then all runs of an experiment.
 
-A paper hands in its recipe (`Recipe`), its network and its optimiser. Here are the loop, the validations, the
-checkpoint, and the order of the runs.
+Here are the loop, the validations, the checkpoint, and the order of the runs. The recipe is in runs.py, the networks
+are in networks.py, the images and their order in stream.py.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 from tqdm import tqdm
 
-from papers.vit.part4 import curves, stream
-from papers.vit.part4.curves import Curve, Run
+from papers.vit.part4 import networks, runs, stream
+from papers.vit.part4.factors import FACTORS, Factor
+from papers.vit.part4.runs import Curve, Recipe, Run
 from papers.vit.part4.stream import Arrays, TrainingData
 from shared import paths
 from shared.device import rank_and_world
@@ -38,24 +38,9 @@ from shared.errors import UserError
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
 CPU_EVALUATION_BATCH, EVALUATION_BATCH = 125, 1000
 MAGIC = b"scratch1"  # a checkpoint starts with it; then sha256 of the rest, then torch.save's bytes
+KEPT = ("done", "losses", "validations", "best")  # of a trainer, in its checkpoint, besides network and optimiser
 TIMED_STEPS, UNTIMED_STEPS = 20, 3
 FORWARD_SHARE = 0.31  # of a step: a forward pass in evaluation mode on as many images (measured on two cores)
-
-Augment = Callable[[torch.Tensor, stream.Augmentation, int], torch.Tensor]
-Observer = Callable[[int, float, float | None], None]  # (updates done, loss, validation accuracy in % or None)
-
-
-class Recipe(Protocol):
-    """What the loop asks of a recipe, which is a dataclass: its fields are part of a run's identity."""
-
-    steps: int
-    batch: int
-    pad: int
-    validation: int
-
-    def rate(self, step: int) -> float: ...
-
-    def validates(self, done: int) -> bool: ...
 
 
 class NotFinite(UserError):
@@ -66,25 +51,23 @@ class Trainer:
     """The state of one run: network, optimiser, updates done, losses, validations and the best weights so far."""
 
     def __init__(
-        self,
-        run: Run,
-        recipe: Recipe,
-        data: TrainingData,
-        device: torch.device,
-        model: nn.Module,
-        optimizer: Callable[[nn.Module], torch.optim.Optimizer],
-        augment: Augment = stream.crop_flip,
-        channels_last: bool = False,
-        compiled: bool = False,
+        self, run: Run, recipe: Recipe, data: TrainingData, device: torch.device, factor: Factor | None = None
     ) -> None:
-        """`optimizer` is called with the network on its device; `channels_last`, `compiled` change the speed only."""
-        if run.variant not in curves.VARIANTS:
-            raise UserError(f"variant {run.variant!r} is unknown; choose from {', '.join(curves.VARIANTS)}")
-        self.run, self.recipe, self.data, self.device, self.augment = run, recipe, data, device, augment
-        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        """`data`: as the run's change makes them; `factor`: another change than the run's own."""
+        if run.variant not in runs.VARIANTS:
+            raise UserError(f"variant {run.variant!r} is unknown; choose from {', '.join(runs.VARIANTS)}")
+        factor = factor or FACTORS[run.change or runs.PLAIN]
+        self.run, self.recipe, self.data, self.device, self.augment = run, recipe, data, device, factor.augment
+        # A convolution's fast kernels want the channel as the innermost axis; the ViT has a single convolution.
+        self.layout = torch.channels_last if run.model == "ResNet" else torch.contiguous_format
+        which = {"classes": data.classes, "image_size": recipe.image_size, "seed": run.seed}
+        model = networks.build(run.model, **which, attention=networks.attention_code(run, device))
+        for change in factor.init:
+            change(model, run.seed)
         self.model = model.to(device=device, memory_format=self.layout)
+        compiled = networks.compiles(run, device)
         self.forward = torch.compile(self.model, dynamic=False) if compiled else self.model
-        self.optimizer = optimizer(self.model)
+        self.optimizer = factor.optimizer(self.model, recipe)
         self.mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
         self.std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
         self.done = 0
@@ -160,32 +143,25 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds: tensors and plain values."""
-        return {
-            "done": self.done,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "losses": self.losses,
-            "validations": self.validations,
-            "best": self.best,
-        }
+        parts = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return parts | {key: getattr(self, key) for key in KEPT}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.done, self.losses, self.best = state["done"], list(state["losses"]), state["best"]
-        self.validations = list(state["validations"])
+        vars(self).update({key: state[key] for key in KEPT})
 
     def curve(self, identity: dict[str, Any], held_out_correct: int | None) -> Curve:
         """What the run has left so far; `held_out_correct` is None while it trains."""
         assert self.best is not None
         return Curve(
-            schema=curves.SCHEMA,
+            schema=1,
             identity=identity,
             complete=held_out_correct is not None,
             validation_images=len(self.data.validation),
             held_out_images=len(self.data.held_out),
-            validations=[curves.Validation(**v) for v in self.validations],
-            best=curves.Best(self.best["step"], self.best["correct"], held_out_correct),
+            validations=[runs.Validation(**v) for v in self.validations],
+            best=runs.Best(self.best["step"], self.best["correct"], held_out_correct),
             losses=[float(f"{x:.7g}") for x in self.losses],  # seven digits hold a float32
         )
 
@@ -198,8 +174,9 @@ def identity(run: Run, recipe: Recipe, data: TrainingData) -> dict[str, Any]:
     return ({"change": run.change} if run.changed else {}) | which | asdict(recipe) | images | digests
 
 
-def train(trainer: Trainer, folder: Path, observe: Observer | None = None, until: int | None = None) -> Curve:
-    """Train to the end, from the checkpoint if there is one; returns (and leaves in `folder`) the run's curve.
+def train(trainer: Trainer, folder: Path, until: int | None = None) -> Curve:
+    """Train to the end under a progress bar, from the checkpoint if there is one; returns (and leaves in `folder`)
+    the run's curve.
 
     A finished run of the same identity is read, not repeated. `until`: stop at this validation step; the run stays
     unfinished and can be gone on with. Raises UserError for files that are damaged or belong to another configuration,
@@ -213,7 +190,7 @@ def train(trainer: Trainer, folder: Path, observe: Observer | None = None, until
         return earlier
     if state := load_checkpoint(checkpoint, who):
         trainer.restore(state)
-    starts = curves.read_starts(note)
+    starts = runs.read_starts(note)
     date, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.perf_counter()
     first, scoring = trainer.done, 0.0  # scoring: seconds that the validations took
 
@@ -221,27 +198,32 @@ def train(trainer: Trainer, folder: Path, observe: Observer | None = None, until
         seconds = round(time.perf_counter() - clock, 1), round(scoring, 1)
         where = trainer.device
         where = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-        start = curves.Start(date, first, trainer.done, *seconds, where, torch.get_num_threads(), torch.__version__)
-        curves.write_json(path, curve)
-        curves.write_json(note, curves.MachineNote(curves.SCHEMA, [*starts, start]))
+        start = runs.Start(date, first, trainer.done, *seconds, where, torch.get_num_threads(), torch.__version__)
+        runs.write_json(path, curve)
+        runs.write_json(note, runs.MachineNote(1, [*starts, start]))
         return curve
 
     # a wait for the device at every step costs time there; a CPU has computed the loss when `step` returns
     fetch_every = 1 if trainer.device.type == "cpu" else 25
-    while trainer.done < (until or recipe.steps):
-        trainer.step()
-        validates = recipe.validates(trainer.done)
-        if validates or trainer.done % fetch_every == 0:
-            last = f"{checkpoint} (step {trainer.validations[-1]['step']})" if trainer.validations else "none yet"
-            loss = trainer.fetch(last)
-            started = time.perf_counter()
-            accuracy = trainer.validate() if validates else None
-            scoring += time.perf_counter() - started
-            if observe:
-                observe(trainer.done, loss, accuracy)
-        if validates:  # the checkpoint first: a curve that is ahead of it could not be gone on with
-            save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
-            save(trainer.curve(who, None))
+    last, shown = until or recipe.steps, {}
+    title = f"{run.name} {run.change}".rstrip()
+    with tqdm(total=last, initial=first, desc=title, unit="step", disable=None, leave=False) as bar:
+        while trainer.done < last:
+            trainer.step()
+            validates = recipe.validates(trainer.done)
+            if not validates and trainer.done % fetch_every:
+                continue
+            good = f"{checkpoint} (step {trainer.validations[-1]['step']})" if trainer.validations else "none yet"
+            shown["loss"] = f"{trainer.fetch(good):.3f}"
+            if validates:
+                started = time.perf_counter()
+                shown["accuracy"] = f"{trainer.validate():.1f}%"
+                scoring += time.perf_counter() - started
+                # the checkpoint first: a curve that is ahead of it could not be gone on with
+                save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
+                save(trainer.curve(who, None))
+            bar.set_postfix(shown, refresh=False)
+            bar.update(trainer.done - bar.n)
     if trainer.done < recipe.steps:
         return trainer.curve(who, None)
     result = save(trainer.curve(who, trainer.held_out_correct()))
@@ -271,7 +253,7 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
             f"{path}: this checkpoint is damaged (its checksum does not fit); delete it to train the run anew"
         )
     state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    curves.require_same(path, state["identity"], identity)
+    runs.require_same(path, state["identity"], identity)
     return state
 
 
@@ -282,7 +264,6 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
 class Experiment:
     """Runs, and what they share: images on the CPU, recipe, device and the folder of their files.
 
-    trainer: makes a run's trainer, from the images that `images` makes of a change's name and the unchanged ones.
     until: the validation step at which every run stops, if not at the recipe's last.
     """
 
@@ -292,18 +273,17 @@ class Experiment:
     recipe: Recipe
     device: torch.device
     folder: Path
-    trainer: Callable[[Run, Recipe, TrainingData, torch.device], Trainer]
-    images: Callable[[str, TrainingData], TrainingData] = lambda change, data: data
     until: int | None = None
     kept: tuple = (None, None)
     identities: dict[Run, dict[str, Any]] = field(default_factory=dict)
 
-    def data(self, size: int, seed: int) -> TrainingData:
-        """Images of the runs on `size` images with `seed`, before any change; the last ones asked for are kept."""
-        if self.kept[0] != (size, seed):
-            which = {"size": size, "seed": seed, "validation": self.recipe.validation}
-            self.kept = (size, seed), stream.prepare(self.train, self.test, **which, device=self.device)
-        return self.kept[1]
+    def data(self, run: Run) -> TrainingData:
+        """Images of the run, as its change makes them; the last ones before a change are kept."""
+        key = run.size, run.seed
+        if self.kept[0] != key:
+            which = {"size": run.size, "seed": run.seed, "validation": self.recipe.validation}
+            self.kept = key, stream.prepare(self.train, self.test, **which, device=self.device)
+        return FACTORS[run.change or runs.PLAIN].images(self.kept[1])
 
     @property
     def classes(self) -> int:
@@ -312,22 +292,22 @@ class Experiment:
     def curve(self, run: Run) -> Curve | None:
         """What a run has left so far; UserError if the file in its place is damaged or of another configuration."""
         if run not in self.identities:
-            self.identities[run] = identity(run, self.recipe, self.images(run.change, self.data(run.size, run.seed)))
+            self.identities[run] = identity(run, self.recipe, self.data(run))
         return Curve.of(run.curve_file(self.folder), self.identities[run])
 
     def finished(self) -> dict[Run, Curve]:
         """The curves of the complete runs."""
         return {run: curve for run in self.runs if (curve := self.curve(run)) and curve.complete}
 
-    def estimate(self, runs: list[Run]) -> float:
-        """Seconds that `runs` will take on this machine: 20 timed steps of each network, validation counted on top.
+    def estimate(self, todo: list[Run]) -> float:
+        """Seconds for the runs `todo` on this machine: 20 timed steps of each network, validation counted on top.
 
         The timed networks are thrown away, so the runs do not depend on whether anybody asked.
         """
         seconds, count = {}, UNTIMED_STEPS + TIMED_STEPS
-        for run in {run.model: dataclasses.replace(run, change="") for run in runs}.values():
+        for run in {run.model: dataclasses.replace(run, change="") for run in todo}.values():
             recipe = dataclasses.replace(self.recipe, steps=count)
-            trainer = self.trainer(run, recipe, self.data(run.size, run.seed), self.device)
+            trainer = Trainer(run, recipe, self.data(run), self.device)
             times = []
             for _ in range(count):
                 started = time.perf_counter()
@@ -339,7 +319,7 @@ class Experiment:
         scored = sum(recipe.validates(step) for step in range(1, last + 1)) * recipe.validation
         scored += (len(self.test) - recipe.validation) * (last == recipe.steps)
         steps = last + FORWARD_SHARE * scored / recipe.batch
-        return sum(seconds[run.model] * steps for run in runs)
+        return sum(seconds[run.model] * steps for run in todo)
 
     def train_all(self, show_estimate: bool) -> tuple[list[Run], dict[Run, str]]:
         """Train what is not done. Returns the runs that were done before, and the changes that failed, with the reason.
@@ -359,9 +339,8 @@ class Experiment:
                     file=sys.stderr,
                 )
             for run in todo[rank::world]:
-                data = self.images(run.change, self.data(run.size, run.seed))
                 try:
-                    train_with_bar(self.trainer(run, self.recipe, data, self.device), self.folder, self.until)
+                    train(Trainer(run, self.recipe, self.data(run), self.device), self.folder, self.until)
                 except NotFinite as error:
                     if not run.change:
                         raise
@@ -378,7 +357,7 @@ class Experiment:
                 f"{run.name:<28} not finished: step {curve.last_step:,} of {curve.steps:,}, {curve.best_accuracy:.1f}% "
                 f"so far; the same command {'without --until ' if self.until else ''}goes on"
             )
-        starts = curves.read_starts(run.machine_file(self.folder))
+        starts = runs.read_starts(run.machine_file(self.folder))
         if not starts:
             return f"{run.name:<28} (no note of the machine)"
         seconds, scoring = sum(s.seconds for s in starts), sum(s.evaluation_seconds for s in starts)
@@ -386,22 +365,6 @@ class Experiment:
         share = f"validation took {100 * scoring / max(seconds, 0.1):.1f} %"
         several = f"; {len(starts)} starts" * (len(starts) > 1)
         return f"{run.name:<28} {duration(seconds)} on {where}; {share}{several}"
-
-
-def train_with_bar(trainer: Trainer, folder: Path, until: int | None) -> None:
-    """One run under a progress bar: step, loss, last accuracy, time left."""
-    name = f"{trainer.run.name} {trainer.run.change}".rstrip()
-    with tqdm(total=until or trainer.recipe.steps, desc=name, unit="step", disable=None, leave=False) as bar:
-        shown: dict[str, str] = {}
-
-        def observe(done: int, loss: float, accuracy: float | None) -> None:
-            shown["loss"] = f"{loss:.3f}"
-            if accuracy is not None:
-                shown["accuracy"] = f"{accuracy:.1f}%"
-            bar.set_postfix(shown, refresh=False)
-            bar.update(done - bar.n)
-
-        train(trainer, folder, observe, until)
 
 
 def duration(seconds: float) -> str:

@@ -295,7 +295,7 @@ def test_the_command_line_is_frozen() -> None:
 
 
 def test_the_defaults_are_the_articles_recipe_and_configurations_load() -> None:
-    from papers.vit.part4.recipe import Recipe
+    from papers.vit.part4.runs import Recipe
 
     defaults, article = script.Config(), Recipe()
     assert all(

@@ -14,8 +14,7 @@ from torch import nn
 
 from papers.vit import vit_part4_scratch as script
 from papers.vit.part4 import factors, networks
-from papers.vit.part4.curves import PLAIN, Best, Curve, Run, Validation
-from papers.vit.part4.recipe import Recipe
+from papers.vit.part4.runs import PLAIN, Best, Curve, Recipe, Run, Validation
 from papers.vit.part4.stream import Augmentation, TrainingData, crop_flip, draw_augmentation, prepare, read_images
 from papers.vit.part4.trainer import Trainer, identity
 from shared.errors import UserError
@@ -53,7 +52,7 @@ def configured(results: Path, **changes) -> script.Config:
 
 
 def made(change: str, data: TrainingData) -> Trainer:
-    return factors.make_trainer(replace(RUN, change=change), TINY, factors.images_of(change, data), CPU)
+    return Trainer(replace(RUN, change=change), TINY, factors.FACTORS[change].images(data), CPU)
 
 
 def differences(name: str, data: TrainingData) -> set[str]:

@@ -10,8 +10,18 @@ import pytest
 
 from papers.vit import vit_part4_scratch as script
 from papers.vit import vit_part4_scratch_curves as curves
-from papers.vit.part4.curves import Best, Curve, Run, Validation, write_json
-from papers.vit.part4.recipe import CIFAR10_VALIDATION, NAMES, Recipe, departure, departure_of
+from papers.vit.part4.runs import (
+    CIFAR10_VALIDATION,
+    NAMES,
+    Best,
+    Curve,
+    Recipe,
+    Run,
+    Validation,
+    departure,
+    departure_of,
+    write_json,
+)
 from shared import published
 from shared.record import Record
 
@@ -250,7 +260,7 @@ def test_a_copy_under_another_name_is_no_second_seed(tmp_path: Path) -> None:
 
 def test_a_curve_with_a_change_is_another_recipe(tmp_path: Path) -> None:
     article_curves(tmp_path)
-    curve = Curve.read(tmp_path / "ViT-1000-seed0.json", Recipe)
+    curve = Curve.read(tmp_path / "ViT-1000-seed0.json")
     assert departure_of(curve) is None
     changed = replace(curve, identity=curve.identity | {"change": "init"})
     assert departure_of(changed) == "another recipe (change: init)"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from papers.vit.part4 import networks as models
-from papers.vit.part4.recipe import NAMES
+from papers.vit.part4.runs import NAMES
 from shared.errors import UserError
 
 

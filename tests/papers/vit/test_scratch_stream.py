@@ -124,7 +124,7 @@ def test_prepare_normalises_all_sizes_alike() -> None:
 
 def test_cifar10_is_what_was_trained_on(data_mirror: Path) -> None:
     """The recorded runs' images, by the hash of the validation images and the constants of normalisation."""
-    from papers.vit.part4.recipe import CIFAR10_VALIDATION
+    from papers.vit.part4.runs import CIFAR10_VALIDATION
 
     test, source = data.read_images("cifar10", "test", 32, data_mirror)
     chosen, _ = data.split_test(source.labels, 5000)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from papers.vit.part4.curves import VARIANTS, Best, Run, read_starts
-from papers.vit.part4.networks import adamw, attention_code, compiles, make_trainer
-from papers.vit.part4.recipe import Recipe
+from papers.vit.part4.factors import Factor
+from papers.vit.part4.networks import attention_code, compiles
+from papers.vit.part4.runs import VARIANTS, Best, Recipe, Run, read_starts
 from papers.vit.part4.stream import Arrays, TrainingData, crop_flip, prepare, read_images
 from papers.vit.part4.trainer import Trainer, identity, load_checkpoint, train
 from shared.errors import UserError
@@ -39,22 +39,25 @@ def data(digits) -> TrainingData:
 
 def interrupted(trainer: Trainer, folder: Path, after: int) -> None:
     """Train and stop in the middle of a stretch, `after` updates in."""
+    fetch = trainer.fetch
 
-    def observe(done: int, loss: float, accuracy: float | None) -> None:
-        if done == after:
+    def interrupting(checkpoint: str) -> float:
+        if trainer.done == after:
             raise KeyboardInterrupt
+        return fetch(checkpoint)
 
+    trainer.fetch = interrupting
     with pytest.raises(KeyboardInterrupt):
-        train(trainer, folder, observe)
+        train(trainer, folder)
 
 
 @pytest.mark.parametrize("model", ["ViT", "ResNet"])
 def test_resume_ends_with_the_same_bytes(model: str, data: TrainingData, tmp_path: Path) -> None:
     run = Run(model, 40)
-    train(make_trainer(run, TINY, data, CPU), tmp_path / "whole")
+    train(Trainer(run, TINY, data, CPU), tmp_path / "whole")
     for after in (3, 6, 12):  # before the first checkpoint, between two, after the last
-        interrupted(make_trainer(run, TINY, data, CPU), tmp_path / "parts", after)
-    train(make_trainer(run, TINY, data, CPU), tmp_path / "parts")
+        interrupted(Trainer(run, TINY, data, CPU), tmp_path / "parts", after)
+    train(Trainer(run, TINY, data, CPU), tmp_path / "parts")
     whole, parts = ((tmp_path / name / f"{run.name}.json").read_bytes() for name in ("whole", "parts"))
     assert whole == parts
     starts = read_starts(tmp_path / "parts" / f"{run.name}.machine.json")
@@ -63,13 +66,13 @@ def test_resume_ends_with_the_same_bytes(model: str, data: TrainingData, tmp_pat
 
 
 def test_a_finished_run_is_read_and_not_repeated(data: TrainingData, tmp_path: Path) -> None:
-    first = train(make_trainer(Run("ResNet", 40), TINY, data, CPU), tmp_path)
-    again = make_trainer(Run("ResNet", 40), TINY, data, CPU)
+    first = train(Trainer(Run("ResNet", 40), TINY, data, CPU), tmp_path)
+    again = Trainer(Run("ResNet", 40), TINY, data, CPU)
     assert train(again, tmp_path) == first and again.done == 0
 
 
 def test_the_curve_holds_what_the_run_did(data: TrainingData, tmp_path: Path) -> None:
-    ours = make_trainer(Run("ResNet", 40), TINY, data, CPU)
+    ours = Trainer(Run("ResNet", 40), TINY, data, CPU)
     result = train(ours, tmp_path)
     assert [v.step for v in result.validations] == [4, 8, 12] and len(result.losses) == 12
     best = max(v.correct for v in result.validations)
@@ -79,19 +82,19 @@ def test_the_curve_holds_what_the_run_did(data: TrainingData, tmp_path: Path) ->
 
 def test_files_of_another_run_or_damaged_ones_are_refused(data: TrainingData, tmp_path: Path) -> None:
     run = Run("ResNet", 40)
-    interrupted(make_trainer(run, TINY, data, CPU), tmp_path, 6)
+    interrupted(Trainer(run, TINY, data, CPU), tmp_path, 6)
     with pytest.raises(UserError, match=r"belongs to another run \(lr is 0.001, asked for 0.1\)"):
-        train(make_trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
+        train(Trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
     (tmp_path / f"{run.name}.json").unlink()
     with pytest.raises(UserError, match=r"checkpoints/ResNet-40-seed0.ckpt: belongs to another run"):
-        train(make_trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
+        train(Trainer(run, replace(TINY, lr=0.1), data, CPU), tmp_path)
     checkpoint = tmp_path / "checkpoints" / f"{run.name}.ckpt"
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     for damaged in (bytes(content), bytes(content[:100]), b""):
         checkpoint.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ResNet-40-seed0.ckpt: this checkpoint is damaged"):
-            train(make_trainer(run, TINY, data, CPU), tmp_path)
+            train(Trainer(run, TINY, data, CPU), tmp_path)
 
 
 def test_identity_names_all_that_numbers_depend_on(digits, data: TrainingData) -> None:
@@ -106,7 +109,7 @@ def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Pa
         images = crop_flip(images, draws, pad)
         return images.float() * float("nan") if ours.done == 6 else images
 
-    ours = make_trainer(Run("ResNet", 40), TINY, data, CPU, augment=poisoned)
+    ours = Trainer(Run("ResNet", 40), TINY, data, CPU, Factor("", augment=poisoned))
     with pytest.raises(UserError, match=r"the loss is nan at step 7; the last good checkpoint is .*ckpt \(step 4\)"):
         train(ours, tmp_path)
     checkpoint = load_checkpoint(tmp_path / "checkpoints" / "ResNet-40-seed0.ckpt", identity(ours.run, TINY, data))
@@ -117,7 +120,7 @@ def test_a_loss_that_is_no_number_stops_the_run(data: TrainingData, tmp_path: Pa
 def test_overfits_32_images(model: str, digits) -> None:
     recipe = Recipe(steps=60, warmup=5, batch=32, validation=50, every=60, image_size=8, pad=0)
     data = prepare(digits[0], digits[1], size=30, seed=0, validation=50, device=CPU)
-    ours = make_trainer(Run(model, 30), recipe, data, CPU, augment=lambda images, draws, pad: images)
+    ours = Trainer(Run(model, 30), recipe, data, CPU, Factor("", augment=lambda images, draws, pad: images))
     for _ in range(recipe.steps):
         ours.step()
     ours.fetch()
@@ -128,9 +131,7 @@ def test_overfits_32_images(model: str, digits) -> None:
 def first_losses(model: str, digits, device: torch.device = CPU) -> list[float]:
     """30 steps of the recipe on 200 digits."""
     recipe = Recipe(steps=30, warmup=5, batch=16, validation=50, every=30, image_size=8, pad=1)
-    ours = make_trainer(
-        Run(model, 200), recipe, prepare(*digits, size=200, seed=0, validation=50, device=device), device
-    )
+    ours = Trainer(Run(model, 200), recipe, prepare(*digits, size=200, seed=0, validation=50, device=device), device)
     for _ in range(30):
         ours.step()
     ours.fetch()
@@ -155,16 +156,13 @@ def test_thirty_steps_give_the_pinned_losses(model: str, device: str, digits) ->
 
 def test_augmentation_can_be_fixed_and_the_optimiser_is_plain_adamw(data: TrainingData) -> None:
     """The fused optimiser takes the steps of the textbook one, decay on every parameter."""
-    plain = make_trainer(
-        Run("ResNet", 40),
-        TINY,
-        data,
-        CPU,
-        optimizer=lambda m, r: torch.optim.AdamW(
-            m.parameters(), lr=r.lr, weight_decay=r.weight_decay, fused=False, foreach=False
-        ),
-    )
-    fused = make_trainer(Run("ResNet", 40), TINY, data, CPU, optimizer=adamw)
+
+    def textbook(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+        settings = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": False, "foreach": False}
+        return torch.optim.AdamW(model.parameters(), **settings)
+
+    plain = Trainer(Run("ResNet", 40), TINY, data, CPU, Factor("", optimizer=textbook))
+    fused = Trainer(Run("ResNet", 40), TINY, data, CPU)
     for ours in (plain, fused):
         for _ in range(6):
             ours.step()
@@ -176,7 +174,7 @@ def test_augmentation_can_be_fixed_and_the_optimiser_is_plain_adamw(data: Traini
 def test_bf16_is_near_float32(data: TrainingData) -> None:
     losses = {}
     for variant in ("float32", "bf16"):
-        ours = make_trainer(Run("ViT", 40, variant=variant), TINY, data, CPU)
+        ours = Trainer(Run("ViT", 40, variant=variant), TINY, data, CPU)
         for _ in range(5):
             ours.step()
         ours.fetch()
@@ -194,4 +192,4 @@ def test_what_a_variant_means() -> None:
 
 def test_an_unknown_variant(data: TrainingData) -> None:
     with pytest.raises(UserError, match="variant 'fp8' is unknown; choose from float32,"):
-        make_trainer(Run("ViT", 40, variant="fp8"), TINY, data, CPU)
+        Trainer(Run("ViT", 40, variant="fp8"), TINY, data, CPU)

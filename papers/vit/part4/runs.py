@@ -1,13 +1,19 @@
-"""A training run and what it leaves to read: its curve, and a note of the machine. No torch, so reading is quick.
+"""A run of "Section 4.3 in miniature": the article's recipe, which run it is, and what it leaves to read.
+
+Source: ViT, explained, Part 4: AdamW, lr 0.001, 250 warm-up steps then cosine to 0, weight decay 0.05, batch 128, 2,500
+steps, random crop with 4 pixels of padding and flip; validation every 250 steps, the best kept. What the article does
+not print is the plainest choice: decay on every parameter, no label smoothing, no gradient clipping, black padding.
 
 `<run>.json` is the curve: a function of the configuration alone, so an interrupted and an uninterrupted run write the
-same bytes on the CPU. `<run>.machine.json` says when, how long and on what. Knows no paper.
+same bytes on the CPU. `<run>.machine.json` says when, how long and on what. No torch here, so reading is quick.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import statistics
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -18,7 +24,10 @@ from shared import paths
 from shared.errors import UserError
 from shared.schema import checked, read_json
 
-SCHEMA = 1
+NAMES = ("ViT", "ResNet")
+SIZES = (1000, 5000, 50000)  # training images of the article's six runs
+# sha256 of the 5,000 validation images that every seed uses, see stream.Arrays.fingerprint
+CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"
 RUN_FILE = re.compile(r".+-\d+-seed\d+(-[\w-]+)?\.json")
 PLAIN = "plain"  # a run's `change` where nothing is changed, beside runs where something is
 TRAIN_ANEW = "delete it to train the run anew"
@@ -27,6 +36,32 @@ Variant = Literal["float32", "float32-compiled", "bf16", "bf16-compiled"]
 VARIANTS: tuple[str, ...] = get_args(Variant)
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The article's numbers. `validation` counts images of the test split, `every` counts steps."""
+
+    steps: int = 2500
+    warmup: int = 250
+    lr: float = 1e-3
+    weight_decay: float = 0.05
+    batch: int = 128
+    pad: int = 4
+    validation: int = 5000
+    every: int = 250
+    image_size: int = 32
+
+    def rate(self, step: int) -> float:
+        """Learning rate of the update after `step` earlier ones: linear from 0 to `lr`, then half a cosine to 0."""
+        if step < self.warmup:
+            return self.lr * step / self.warmup
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    def validates(self, done: int) -> bool:
+        """Whether the network is validated after `done` updates: every `every`, and at the end."""
+        return done % self.every == 0 or done == self.steps
 
 
 @dataclass(frozen=True)
@@ -110,10 +145,10 @@ class Curve:
             raise ValueError("called complete, but it ends before its last step")
 
     @classmethod
-    def read(cls, path: Path, recipe: type | None = None) -> Curve:
-        """The curve at `path`. UserError that names the file: absent, damaged, or its identity holds no `recipe`."""
+    def read(cls, path: Path) -> Curve:
+        """The curve at `path`. UserError that names the file: absent, damaged, or its identity lacks run or recipe."""
         curve = read_json(path, "curve", TRAIN_ANEW, cls)
-        for kind in (Run, recipe) if recipe else (Run,):
+        for kind in (Run, Recipe):
             lacks = {f.name for f in fields(kind)} - curve.identity.keys() - {"change"}
             if lacks:
                 raise UserError(f"{path}: identity: {min(lacks)!r} is missing; {TRAIN_ANEW}")
@@ -140,6 +175,10 @@ class Curve:
     @property
     def run(self) -> Run:
         return Run(**self.part(Run))
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(**self.part(Recipe))
 
     @property
     def steps(self) -> int:
@@ -204,7 +243,7 @@ def read_starts(path: Path) -> list[Start]:
     return read_json(path, "note of the machine", way_out, MachineNote).starts if path.exists() else []
 
 
-def read_all(folder: Path, recipe: type) -> tuple[list[Curve], list[str]]:
+def read_all(folder: Path) -> tuple[list[Curve], list[str]]:
     """(every curve in the folder; one line for each file that is left out). Other files are passed by.
 
     A copy under another name is no second run.
@@ -214,7 +253,7 @@ def read_all(folder: Path, recipe: type) -> tuple[list[Curve], list[str]]:
         if not RUN_FILE.fullmatch(path.name):
             continue
         try:
-            curve = Curve.read(path, recipe)
+            curve = Curve.read(path)
             if path.stem != (name := curve.run.name):
                 raise UserError(f"{path}: holds the run {name}, which its name does not say; rename or delete it")
             curves.append(curve)
@@ -238,3 +277,36 @@ def write_json(path: Path, content: Curve | MachineNote) -> None:
     items = asdict(content).items()
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in items)
     paths.atomic_write(path, f"{{\n{lines}\n}}\n")
+
+
+# against the article --------------------------------------------------------------------------------------------------
+
+
+def departure(data: str, stand_in: str | None, recipe: Recipe, validation_sha256: str) -> str | None:
+    """Why the numbers cannot be compared with the article's: other images or another recipe; None if they can."""
+    if stand_in:
+        return stand_in
+    if data not in ("cifar10", "uoft-cs/cifar10"):
+        return f"other images ({data})"
+    article = Recipe()
+    changed = [key for key in vars(article) if getattr(recipe, key) != getattr(article, key)]
+    if changed:
+        return f"another recipe ({', '.join(f'{k} {getattr(recipe, k)}' for k in changed)})"
+    return None if validation_sha256 == CIFAR10_VALIDATION else "validated on other images than CIFAR-10's test split"
+
+
+def departure_of(curve: Curve) -> str | None:
+    """`departure` of a run on disk: its recipe, and the images by their hash (the mirror's name is not in it)."""
+    change = curve.identity.get("change", PLAIN)
+    if change != PLAIN:
+        return f"another recipe (change: {change})"
+    return departure("cifar10", None, curve.recipe, curve.identity.get("validation_sha256", ""))
+
+
+def one_run_spread(values: list[float]) -> float | None:
+    """Deviation of the difference between the mean of our seeds' values and the article's one run; None for one seed.
+
+    The article's run is one more draw from the spread that our seeds show: ours is the variance of a mean, s^2/n, and
+    the article's is s^2.
+    """
+    return statistics.stdev(values) * math.sqrt(1 + 1 / len(values)) if len(values) > 1 else None
