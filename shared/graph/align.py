@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from shared.errors import UserError
@@ -86,14 +87,8 @@ def align_types(left: Sequence[str], right: Sequence[str], *, symmetric: bool = 
 
 def _removed_first(pairs: list[Pair]) -> list[Pair]:
     """The same rows, in each run of gaps the left side's before the right side's."""
-    found, added = [], []
-    for pair in pairs:
-        if pair[0] is not None and pair[1] is not None:
-            found += [*added, pair]
-            added = []
-        else:
-            (added if pair[0] is None else found).append(pair)
-    return found + added
+    runs = (run for _, run in groupby(pairs, key=lambda pair: None in pair))
+    return [pair for run in runs for pair in sorted(run, key=lambda pair: pair[0] is None)]
 
 
 def _trace(table: list[list[int]], left: Sequence[str], right: Sequence[str], unit: int, mixed: int) -> list[Pair]:

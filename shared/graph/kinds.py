@@ -292,10 +292,13 @@ def padding(p: Place) -> Shape:
 
 
 def spatial(p: Place) -> Shape:
-    """The input, if it has as many axes as the kind needs."""
-    if p.axes == 1:
-        return p.of_rank(2, 3, 4, words="a signal [channels, length] with or without a batch")
-    return p.of_rank(3, 4, words="an image [channels, height, width] with or without a batch")
+    """The input. Raises UserError if it has not as many axes as the kind needs."""
+    words, ranks = (
+        ("a signal [channels, length]", (2, 3, 4)) if p.axes == 1 else ("an image [channels, height, width]", (3, 4))
+    )
+    if len(p.x) not in ranks:
+        raise p.bad(f"takes {words} with or without a batch, gets {text(p.x)}")
+    return p.x
 
 
 def channel_axis(p: Place) -> int:

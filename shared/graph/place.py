@@ -210,12 +210,6 @@ class Place:
             raise self.bad(f"{key}: expected {axes} whole numbers of at least {least}, or one, got {quoted(value)}")
         return tuple(item for item in found if item is not None)
 
-    def of_rank(self, *allowed: int, words: str) -> Shape:
-        """The main input, if it has one of these ranks. Raises UserError: a layer of this type cannot stand here."""
-        if len(self.x) not in allowed:
-            raise self.bad(f"takes {words}, gets {text(self.x)}")
-        return self.x
-
     def axis(self, features: int, result: Shape | None = None) -> int:
         """Which axis of the input holds `features`: the last, or else a channel axis. Raises Mismatch."""
         x = self.x

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +87,16 @@ class Graph:
                 if not waiting[child]:
                     queue.append(child)
         if len(ordered) < len(self.nodes):
-            raise UserError(f"{self.source}: the graph has a cycle: {self._cycle(waiting)}; remove one connection")
+            raise UserError(f"{self.source}: the graph has a cycle: {self._cycle()}; remove one connection")
         return ordered
 
-    def _cycle(self, waiting: dict[str, int]) -> str:
-        left = {id for id, count in waiting.items() if count}
-        path: list[str] = []
-        # every node left has a parent that is left too, so walking up must come back to a node seen before
-        id = next(id for id in waiting if id in left)
-        while id not in path:
-            path.append(id)
-            id = next(parent for parent in self.parents[id] if parent in left)
-        loop = path[path.index(id) :][::-1]
-        shown = loop if len(loop) <= 6 else [*loop[:5], f"... {len(loop) - 5} more"]
-        return " -> ".join(map(quoted, [*shown, loop[0]]))
+    def _cycle(self) -> str:
+        try:
+            TopologicalSorter(self.parents).prepare()
+        except CycleError as error:
+            loop = error.args[1]  # the last is the first again
+        shown = loop if len(loop) <= 7 else [*loop[:5], f"... {len(loop) - 6} more", loop[0]]
+        return " -> ".join(map(quoted, shown))
 
 
 def read(path: Path | str) -> Graph:

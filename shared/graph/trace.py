@@ -114,10 +114,6 @@ def _attribute(module: nn.Module, *names: str, config: bool = False) -> int | No
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
-def head_count(module: nn.Module) -> int | None:
-    return _attribute(module, "num_heads", "num_attention_heads", "n_heads", config=True)
-
-
 def head_size(module: nn.Module) -> int | None:
     """Features of one head, where the module says so: they need not be its width divided by its heads."""
     return _attribute(module, "head_dim", "attention_head_size", "key_value_proj_dim", "d_head")
@@ -137,7 +133,7 @@ def trace(module: nn.Module, inputs: dict[str, torch.Tensor], name: str, source:
     hooks = list(tracer.hooks())
     try:
         # the order matters: the counter takes attention apart, and what it issues then is seen by the tracer
-        with torch.no_grad(), tracer.watch(), counter:
+        with torch.no_grad(), tracer, counter:
             output = module(**inputs)
     finally:
         for hook in hooks:
@@ -163,8 +159,11 @@ class _Frame:
     crossing: bool = False
 
 
-class _Tracer:
+class _Tracer(TorchDispatchMode):
+    """Sees the modules that run by hooks, and the operations as a dispatch mode."""
+
     def __init__(self, module: nn.Module) -> None:
+        super().__init__()
         self.module = module
         self.flops: Any = None
         self.rows: list[Layer] = []
@@ -218,7 +217,7 @@ class _Tracer:
 
     def _collapse(self, frame: _Frame, own: int, total: int, output: Any) -> Layer | None:
         """A module that multiplies activations itself: attention, or a product of its own."""
-        heads = head_count(frame.module)
+        heads = _attribute(frame.module, "num_heads", "num_attention_heads", "n_heads", config=True)
         # a model that has heads of its own and a product beside its attention layers is no attention layer
         if heads is None or any("projections" in row.settings for row in self.rows[frame.first :]):
             row = self._row(f"{frame.name}.product".lstrip("."), "matmul", {}, frame.parents)
@@ -302,16 +301,10 @@ class _Tracer:
 
     # operations -----------------------------------------------------------------------------------------------------
 
-    def watch(self) -> TorchDispatchMode:
-        tracer = self
-
-        class Watch(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                result = func(*args, **(kwargs or {}))
-                tracer.saw(func, args, result)
-                return result
-
-        return Watch()
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.saw(func, args, result)
+        return result
 
     def saw(self, func: Any, args: tuple, result: Any) -> None:
         """Note where the result comes from; make rows of merges, loose activations and loose parameters."""
