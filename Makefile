@@ -21,7 +21,7 @@ setup|pyproject.toml|make .venv and install the suite into it
 demo|configs/vit/fewshot-demo.toml|everything on small embedded data, then a report to look at (minutes)
 test|tests|the tests: no GPU, no network
 lint|pyproject.toml|ruff
-tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed (a second)
+tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed and audited (20 seconds)
 fewshot|$(VIT)/vit_part4_fewshot.py|seven frozen models on CIFAR-100 and Pets (GPU box, network)
 fewshot-offline|$(VIT)/vit_part4_fewshot.py|the same with two models that come as wheels
 top5|$(VIT)/vit_part4_top5.py|top-1 and top-5 of four classifiers on Imagenette (network)
@@ -123,7 +123,7 @@ lint: $(READY)
 	$(PY) -m ruff format --check .
 
 tables: $(READY)
-	$(PY) $(VIT)/vit_part4_tables.py $(ARGS)
+	$(PY) $(VIT)/vit_part4_tables.py --models --figures $(ARGS)
 
 fewshot: $(READY)
 	$(PY) $(VIT)/vit_part4_fewshot.py --config configs/vit/fewshot.toml $(ARGS)

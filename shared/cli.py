@@ -30,9 +30,10 @@ from shared.paths import ROOT
 from shared.schema import read_toml
 
 
-def positional() -> Any:
-    """A field of an options dataclass that stands on the command line without a name; "" when it is left out."""
-    return field(default="", metadata={"positional": True})
+def positional(default: Any = "") -> Any:
+    """A field of an options dataclass that stands on the command line without a name; `default` when it is left out.
+    A tuple takes all that come."""
+    return field(default=default, metadata={"positional": True})
 
 
 @dataclass
@@ -45,6 +46,8 @@ class Common:
     """folder for the log, the JSON and the figures (default: results/)"""
     strict: bool = False
     """exit with code 1 when a verdict differs"""
+    show_equal: bool = False
+    """list the numbers that print as published too, not only the others"""
 
 
 C = TypeVar("C")
@@ -112,7 +115,7 @@ def _add(parser: argparse.ArgumentParser, option: Field, hint: Any, words: str) 
     """One field as an argument: its default stays out, so that what was given can be told from what was not."""
     settings: dict[str, Any] = {"default": argparse.SUPPRESS}
     if option.metadata.get("positional"):
-        parser.add_argument(option.name, nargs="?", help=words, **settings)
+        parser.add_argument(option.name, nargs="*" if get_origin(hint) is tuple else "?", help=words, **settings)
         return
     kind = hint
     if get_origin(hint) is tuple:

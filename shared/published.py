@@ -7,14 +7,23 @@ A file holds numbers one by one (`numbers`), or a table (`columns` and `rows`), 
      "columns": ["ViT-H/14 (JFT)", ...], "rows": {"ImageNet": ["88.55 ± 0.04", ...], ...},
      "numbers": {"core-days/ViT-H/14 (JFT)": {"printed": "2.5", "unit": "thousand core-days"}, ...}}
 
-Numbers are strings, because the printed digits are the fact: 85.30 is not 85.3. A table's cell is `printed`,
-`printed ± std` or null, and gets the id `<row>/<column>`. `units` gives single columns another unit; `defaults` stands
-under every number; `groups` names sets of rows.
+Numbers are strings, because the printed digits are the fact: 85.30 is not 85.3 (`shared.numerals` says which forms are
+read as numbers). A table's cell is `printed`, `printed ± std` or null, and gets the id `<row>/<column>`. `defaults`
+stands under every number, `each` under those of a row or column (`units` is short for the unit of columns); `groups`
+names sets of rows.
+
+What is asked of a number beside its value, all with a default:
+
+    kind         how it can be checked: `cell` (a page reproduced), `arithmetic` (from other printed numbers, from a
+                 configuration), `measured` (by an experiment; the default)
+    reference    the experiments whose result counts, the first that measured it; the file's own name by default.
+                 Results of any other experiment are listed beside, whenever they were made
+    printed_in   the work that prints it; "the paper" by default
 """
 
 from __future__ import annotations
 
-import re
+import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,11 +32,20 @@ import msgspec
 from msgspec import Meta
 
 from shared.errors import UserError
+from shared.numerals import Numeral, numeral, split_spread
 from shared.paths import ROOT
 from shared.schema import checked, read_json
 
 RESTORE = "restore the file from version control"
-_NUMERAL = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?", re.ASCII)
+PROPORTIONS = ("%", "points", "fraction", "images")  # units that the verdict's rule knows; others are only names
+_UNITS = {"percent": "%", "per cent": "%", "percentage": "%", "pct": "%", "percentage points": "points"}
+
+Kind = Literal["cell", "arithmetic", "measured"]
+KINDS: dict[Kind, str] = {
+    "cell": "cells reproduced",
+    "arithmetic": "arithmetic re-derived",
+    "measured": "measured by an experiment",
+}
 _Text = Annotated[str, Meta(min_length=1)]
 _Count = Annotated[int, Meta(ge=1)]
 
@@ -41,6 +59,7 @@ class Number:
     images      size of the test set that a percentage was scored on
     tolerance   overrides the rule in `shared.verdict`; needs `tolerance_reason`
     source      "<paper>/<experiment>": the file it stands in
+    kind, reference, printed_in: see the module's docstring
     """
 
     id: str
@@ -53,27 +72,43 @@ class Number:
     tolerance_reason: str | None = None
     note: str = ""
     source: str = ""
+    kind: Kind = "measured"
+    reference: Annotated[tuple[_Text, ...], Meta(min_length=1)] = ("",)
+    printed_in: _Text = "the paper"
 
     def __post_init__(self) -> None:
         if self.tolerance is not None and not self.tolerance_reason:
             raise ValueError("a tolerance is set: expected a tolerance_reason beside it")
+        unit = _UNITS.get(self.unit.lower(), self.unit)
+        if self._numeral and self.printed.endswith("%"):
+            if unit not in ("", "%"):
+                raise ValueError(f"{self.printed!r} is a percentage: expected the unit '%', got {unit!r}")
+            unit = "%"
+        object.__setattr__(self, "unit", unit)
+
+    @property
+    def _numeral(self) -> Numeral | None:
+        return numeral(self.printed)
 
     @property
     def value(self) -> float | None:
         """The numeral as a float, or None where the printed string is not one numeral."""
-        return float(self.printed.replace(",", "")) if _NUMERAL.fullmatch(self.printed) else None
+        return self._numeral.value if self._numeral else None
 
     @property
     def decimals(self) -> int:
         """Printed digits after the point; 0 for a text."""
-        return len(self.printed.partition(".")[2]) if self.value is not None else 0
+        return self._numeral.decimals if self._numeral else 0
+
+    @property
+    def half_unit(self) -> float:
+        """Half a unit of the last printed digit; 0 for a text."""
+        return self._numeral.half_unit if self._numeral else 0.0
 
     def format(self, measured: float) -> str:
-        """`measured` in the printed format: the same decimals, thousands commas and plus sign; a zero has no sign."""
-        sign = "+" if self.printed.startswith("+") else ""
-        comma = "," if "," in self.printed else ""
-        text = f"{measured:{sign}{comma}.{self.decimals}f}"
-        return self.printed if self.value == 0 and not text.strip("+-0.") else text
+        """`measured` in the printed format: decimals, commas, plus sign, suffix; a zero has no sign."""
+        text = self._numeral.format(measured)
+        return self.printed if self.value == 0 and not any("1" <= digit <= "9" for digit in text) else text
 
 
 class Named(dict):
@@ -140,6 +175,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     columns: list[str] = []
     rows: dict[str, list[str | None]] = {}
     units: dict[str, str] = {}
+    each: dict[str, dict[str, Any]] = {}
     numbers: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {}
     note: str = ""
@@ -148,7 +184,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def read(path: Path) -> Published:
     """`load` for a file anywhere."""
     file = read_json(path, "file of published numbers", RESTORE, _File)
-    defaults = {"unit": file.unit, "source": f"{file.paper}/{file.experiment}"} | file.defaults
+    own_name = {"source": f"{file.paper}/{file.experiment}", "reference": [file.experiment]}
+    defaults = {"unit": file.unit} | own_name | file.defaults
 
     def expect(holds: object, key: str, expected: str) -> None:
         if not holds:
@@ -156,12 +193,22 @@ def read(path: Path) -> Published:
 
     def number(id: str, own: dict[str, Any], at: str) -> Number:
         expect("id" not in own | file.defaults, f"{at}/id", "no such key: an id stands before its number")
-        return checked(defaults | own | {"id": id}, Number, path, RESTORE, at)
+        if isinstance(own.get("printed"), str) and own.get("std") is None:
+            printed, std = split_spread(own["printed"])
+            own = own | {"printed": printed, "std": std}
+        one = checked(defaults | own | {"id": id}, Number, path, RESTORE, at)
+        near = difflib.get_close_matches(one.unit.lower(), [*_UNITS, *PROPORTIONS], 1, 0.75)
+        typo = near and one.unit not in (*_UNITS, *PROPORTIONS)
+        expect(not typo, f"{at}/unit", f"{near[0]!r} in the place of {one.unit!r}" if near else "")
+        return one
 
     # the table's cells first: a number of its own may not take a cell's id, or one of the two would never be judged
     numbers: dict[str, Number] = Named(f"{path}: numbers")
     rows: dict[str, dict[str, Number | None]] = Named(f"{path}: rows")
     expect(len(set(file.columns)) == len(file.columns), "columns", "every name once")
+    for key, members in (("units", file.units.keys()), ("each", file.each.keys() - file.rows.keys())):
+        strangers = sorted(members - set(file.columns))
+        expect(not strangers, f"{key}/{''.join(strangers[:1])}", "the name of a column" + " or row" * (key == "each"))
     for row, cells in file.rows.items():
         expect(len(cells) == len(file.columns), f"rows/{row}", f"a list of {len(file.columns)} cells")
         rows[row] = Named(f"{path}: rows/{row}")
@@ -171,8 +218,7 @@ def read(path: Path) -> Published:
                 continue
             id = f"{row}/{column}"
             # "99.50 ±" without a spread keeps an empty one, which the check of `std` then refuses
-            printed, sign, std = (part.strip() for part in cell.partition("±"))
-            own = {"printed": printed, "std": std if sign else None}
+            own = file.each.get(column, {}) | file.each.get(row, {}) | {"printed": cell}
             if column in file.units:
                 own["unit"] = file.units[column]
             rows[row][column] = numbers[id] = number(id, own, f"rows/{id}")

@@ -3,11 +3,13 @@
     results/<paper>/<experiment>.log    exactly what was said
     results/<paper>/<experiment>.json   schema, question, provenance, results, verdicts, figures, what this cannot show
 
-Nothing is written when the run fails: the earlier result stays.
+Nothing is written when the run fails: the earlier result stays. So it does where another script made it (the run is
+refused before it starts), and where this run has less to show: then it is written beside, as `<experiment>-part`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -25,10 +27,23 @@ import msgspec
 
 from shared import verdict as verdicts
 from shared.errors import UserError
-from shared.paths import atomic_write, atomic_write_all, results_dir
+from shared.paths import ROOT, atomic_write, atomic_write_all, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number, Published
-from shared.result import RUN_AGAIN, SCHEMA, Figure, File, Images, Model, Provenance, Result, Table, read_raw
+from shared.result import (
+    RUN_AGAIN,
+    SCHEMA,
+    Figure,
+    File,
+    Images,
+    Model,
+    Provenance,
+    Result,
+    Table,
+    TrainingRun,
+    read_raw,
+    read_result,
+)
 from shared.schema import checked
 
 if TYPE_CHECKING:
@@ -65,9 +80,10 @@ class Record:
         self._figures: list[Figure] = []
         self._tables: list[Table] = []
         self._files: list[File] = []
-        self._origin = Provenance(started="")
+        self._origin = Provenance(started="", script=_caller())
 
     def __enter__(self) -> Self:
+        self._require_own()
         self._clock = time.perf_counter()
         self._origin.started = datetime.now(UTC).isoformat(timespec="seconds")
         # an unwritable folder is found out now, not after an hour of work
@@ -136,6 +152,14 @@ class Record:
         """`use_model` for a model's identity; name and preprocessing where they are not the model's own."""
         same = {key: getattr(identity, key) for key in ("revision", "weights_sha256", "stand_in")}
         self.use_model(name or identity.name, preprocessing=preprocessing or identity.preprocessing, **same)
+
+    def use_run(self, path: Path, seed: int | None = None, starts: Sequence[str] = ()) -> str:
+        """A training's file below `directory`, with its starts in words; returns the name that verdicts give it."""
+        name = self._below(path)
+        if name not in [run.path for run in self._origin.runs]:
+            digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            self._origin.runs.append(TrainingRun(path=name, sha256=digest, seed=seed, starts=list(starts)))
+        return name
 
     # what the report shows besides the verdicts -------------------------------------------------------------------
 
@@ -210,18 +234,28 @@ class Record:
                 measured = verdicts.Measured(None, why_not_run=why)
             self.judge(number, measured)
 
+    def contradictions(self, found: Iterable[Mapping[str, str]]) -> None:
+        """What is wrong in print: the fields of `shared.result.Contradiction`. They are counted, not judged."""
+        self.results["contradictions"] = [dict(one) for one in found]
+
     @property
     def differs(self) -> int:
         """How many verdicts differ (for --strict)."""
         return sum(v.verdict == verdicts.DIFFERS for v in self.verdicts)
 
     def print_verdicts(self) -> None:
-        """A section of its own: the counts, then a line for each verdict that is not `equal`."""
+        """A section of its own: the counts, then a line for each verdict, what differs first.
+
+        Those that are `equal` get a line with the option --show-equal only; of those not run each reason has one.
+        """
         self.section("verdicts: published against measured")
         self.say(f"  {count_line(v.verdict for v in self.verdicts)}")
-        for v in self.verdicts:
-            if v.verdict not in (verdicts.EQUAL, verdicts.NOT_RUN):
-                self.say(f"  {v.line()}")
+        listed = [verdicts.DIFFERS, verdicts.UNDECIDED, verdicts.AGREES, verdicts.NOT_COMPARABLE]
+        listed += [verdicts.EQUAL] * bool(getattr(self.config, "show_equal", False))
+        for name in listed:
+            for v in self.verdicts:
+                if v.verdict == name:
+                    self.say(f"  {v.line()}")
         not_run = [v for v in self.verdicts if v.verdict == verdicts.NOT_RUN]
         for reason, count in Counter(v.reason for v in not_run).items():
             self.say(f"  {count} not run: {reason}")
@@ -255,12 +289,44 @@ class Record:
 
     def write(self) -> None:
         """Log and JSON, both or neither; the JSON last, because it is what others read."""
+        if lost := self._lost():
+            whole, self.experiment = self.experiment, f"{self.experiment}-part"
+            self.say(
+                f"\n{self.directory / whole}.json is kept: it has {lost} that this run has not; this run is in "
+                f"{self.experiment}.json and .log beside it (delete the former to replace it)"
+            )
         text = json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
         stem = self.directory / self.experiment
         log = "\n".join(self.lines).strip("\n")
         atomic_write_all(
             {stem.with_name(f"{stem.name}.log"): f"{log}\n", stem.with_name(f"{stem.name}.json"): f"{text}\n"}
         )
+
+    def _earlier(self) -> Result | None:
+        """The result that this one would replace; None where there is none that can be read."""
+        path = self.directory / f"{self.experiment}.json"
+        with suppress(UserError):
+            return read_result(path) if path.is_file() else None
+
+    def _require_own(self) -> None:
+        """Raise UserError where another script's result has this experiment's name."""
+        earlier = self._earlier()
+        if earlier and earlier.script not in ("", Path(self._origin.script).name, Path(sys.argv[0]).name):
+            raise UserError(
+                f"{self.directory / self.experiment}.json: was made by {earlier.script}, and this is "
+                f"{Path(self._origin.script).name}; choose another --experiment or --results, or delete the file"
+            )
+
+    def _lost(self) -> str:
+        """What the earlier result has and this run has not, in words: measurements, figures; "" for nothing."""
+        earlier = self._earlier()
+        if earlier is None:
+            return ""
+        missing = {(v.source, v.id) for v in self.verdicts if v.verdict == verdicts.NOT_RUN}
+        had = sum(v.verdict != verdicts.NOT_RUN and (v.source, v.id) in missing for v in earlier.verdicts)
+        lost = [f"{had} measured number{'s' * (had > 1)}"] * bool(had)
+        lost += [f"{len(earlier.figures)} figures"] * bool(earlier.figures and not self._figures)
+        return " and ".join(lost)
 
     @staticmethod
     def load(path: Path) -> dict:
@@ -288,9 +354,19 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequenc
 
 
 def count_line(names: Iterable[str] | Counter) -> str:
-    """`12 equal, 3 agrees, 0 differs, 0 not comparable, 5 not run`, of verdicts or of their counts."""
+    """`12 equal, 3 agrees, 0 differs, 0 not comparable, 5 not run`, of verdicts or of their counts.
+
+    Undecided ones are named where there are any; logs of before do not know them.
+    """
     counts = Counter(names)
-    return ", ".join(f"{counts[name]} {name}" for name in verdicts.VERDICTS)
+    shown = [name for name in verdicts.VERDICTS if counts[name] or name != verdicts.UNDECIDED]
+    return ", ".join(f"{counts[name]:,} {name}" for name in shown)
+
+
+def _caller() -> str:
+    """The file that opens a record, from the repository's root, or its name outside of it."""
+    file = Path(sys._getframe(2).f_globals.get("__file__") or "")
+    return file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else file.name
 
 
 def _plain(value: Any) -> Any:

@@ -36,9 +36,27 @@ class Model(msgspec.Struct):
     stand_in: str | None = None
 
 
-class Provenance(msgspec.Struct, kw_only=True):
-    """Where the numbers come from: all that decided them, and the run's cost in seconds and MB (10^6 bytes)."""
+class TrainingRun(msgspec.Struct, kw_only=True):
+    """A training whose files the result was made from, perhaps long after: a re-print names it too.
 
+    path: its file, relative to the result's folder, with the sha256 of its bytes. starts: each start of the training in
+    words (when, how long, on what, at which commit).
+    """
+
+    path: str
+    sha256: str
+    seed: int | None = None
+    starts: list[str] = []
+
+
+class Provenance(msgspec.Struct, kw_only=True):
+    """Where the numbers come from: all that decided them, and the run's cost in seconds and MB (10^6 bytes).
+
+    script: the file that made the result, from the repository's root; "" in results of before.
+    """
+
+    script: str = ""
+    runs: list[TrainingRun] = []
     command: list[str] = []
     config: dict[str, Any] | None = None
     seed: int | None = None
@@ -86,6 +104,14 @@ class File(msgspec.Struct):
     caption: str
 
 
+class Contradiction(msgspec.Struct):
+    """Something printed that other printed numbers, or arithmetic on them, contradict."""
+
+    claim: str
+    arithmetic: str
+    where: str = ""
+
+
 class Result(msgspec.Struct, kw_only=True):
     """One experiment's result. `results` is the experiment's own; the rest every result has."""
 
@@ -101,10 +127,29 @@ class Result(msgspec.Struct, kw_only=True):
     files: list[File] = []
     cannot_show: str = ""
 
+    @property
+    def contradictions(self) -> list[Contradiction]:
+        """What the experiment found wrong in print (`Record.contradictions`)."""
+        return [Contradiction(**one) for one in self.results.get("contradictions", [])]
+
+    @property
+    def script(self) -> str:
+        """The name of the file that made it; "" where that is not known (a test, an interactive session)."""
+        name = self.provenance.script or "".join(self.provenance.command[:1])
+        return Path(name).name if name.endswith(".py") and not name.endswith("__main__.py") else ""
+
 
 def read_result(path: Path) -> Result:
-    """Raises `UserError` naming the file: absent, damaged, or of another schema."""
-    return checked(read_raw(path), Result, path, RUN_AGAIN)
+    """Raises `UserError` naming the file: absent, damaged, of another schema, or another experiment's by its name."""
+    result = checked(read_raw(path), Result, path, RUN_AGAIN)
+    if "contradictions" in result.results:
+        checked(result.results["contradictions"], list[Contradiction], path, RUN_AGAIN, at="results/contradictions")
+    if (result.paper, result.experiment) != (path.parent.name, path.stem):
+        raise UserError(
+            f"{path}: holds the result of {result.paper}/{result.experiment}, expected {path.parent.name}/{path.stem}; "
+            "give it back its name or delete it"
+        )
+    return result
 
 
 def read_raw(path: Path) -> dict:

@@ -33,7 +33,7 @@ def read_json(path: Path, kind: str, way_out: str, type: type[T] = Any) -> T:
     """
 
     def loads(data: bytes) -> Any:
-        return json.loads(data, parse_constant=_not_json)
+        return json.loads(data, parse_constant=_not_json, object_pairs_hook=_once)
 
     return _read(path, kind, way_out, type, loads, f"damaged {kind}")
 
@@ -51,6 +51,15 @@ def _read(path: Path, kind: str, way_out: str, type: type[T], loads: Callable[[b
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: {fault} ({error}); {way_out}") from None
     return checked(value, type, path, way_out)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a key that stands twice JSON keeps the last without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice")
+    return found
 
 
 def _not_json(name: str) -> None:

@@ -156,7 +156,7 @@ def beside(
         rows = [[one["claim"], one["arithmetic"]] for one in found]
         lines = [f"  - {claim}\n      {arithmetic}" for claim, arithmetic in rows]
         record.say_table("What contradicts the page", ["the page says", "the arithmetic"], rows, lines=lines)
-        record.results["contradictions"] = found
+        record.contradictions(found)
     both_ways(record, sources, correct, published)
     if pair is not None:
         record.results["cells"] = cells(published)

@@ -73,8 +73,15 @@ def main(config: Config) -> Record:
             path = record.figures_dir
             record.figure(draw_flops(flops, path / "tables-flops.png"), FLOPS_CAPTION)
             record.figure(draw_errors(tables, flops, path / "tables-errors.png"), ERRORS_CAPTION)
+        known = explanations(tables, flops)
         for name, published in tables.items():
-            record.judge_all(published, measured[name], why_not_run)
+            explained = {}
+            for id, number in measured[name].items():
+                if why := known.get((f"resnet/{name}", id)):
+                    ours = number if isinstance(number, Measured) else Measured(number)
+                    explained[id] = replace(ours, reason=why)
+            record.judge_all(published, measured[name] | explained, why_not_run)
+        record.contradictions(contradictions(record))
         record.print_verdicts()
         record.results["reasons"] = reasons(record, tables, flops)
         record.cannot_show(
@@ -82,6 +89,17 @@ def main(config: Config) -> Record:
             "training runs on ImageNet and CIFAR-10 are not repeated here."
         )
     return record
+
+
+def contradictions(record: Record) -> list[dict[str, str]]:
+    """Sentences that the numbers do not bear out, and printed counts that no network of the paper has."""
+    broken = [row for row in record.results["claims"] if not row["holds"]]
+    found = [{"where": "text", "claim": row["sentence"], "arithmetic": row["numbers"]} for row in broken]
+    for v in record.verdicts:
+        if v.verdict == DIFFERS and v.difference is not None:
+            claim = f"{v.id}: {v.published} {v.unit}".rstrip()
+            found.append({"where": v.source, "claim": claim, "arithmetic": f"{v.shown}: {v.reason}"})
+    return found
 
 
 def why_not_run(number: Number) -> str:

@@ -107,6 +107,9 @@ def main(config: Config) -> Record | None:
         say_origin(record, run)
         say_lambda_and_errors(record, run)
         say_big_vision(record, run)
+        if not any(d.spec in ARTICLE_DATA for d in run.data):
+            # four images by hand say nothing about a run on other images: they would be its only `equal` numbers
+            numbers = {id: value for id, value in numbers.items() if not id.startswith("tiny example/")}
         record.judge_all(published.load("vit", "fewshot"), numbers, lambda number: why_not_run(number, run))
         record.print_verdicts()
         say_unpublished(record, run)
@@ -475,6 +478,8 @@ def say_big_vision(record: Record, run: Run) -> None:
 def why_not_run(number: published.Number, run: Run) -> str:
     """Why this run has no measurement of a published number."""
     first, _, rest = number.id.partition("/")
+    if first == "tiny example":
+        return "judged in runs on the article's images"
     if first == "breeds":
         return "Pets is not in this run"
     if first == "float16":

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.runs import NAMES, SIZES, Curve, Recipe, Run, Variant, departure, one_run_spread, read_starts
+from papers.vit.part4.runs import NAMES, SIZES, Curve, Recipe, Run, Variant, departure, read_starts, seeds_beside
 from shared import cli, process, published
 from shared.errors import UserError
 from shared.record import Record
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from papers.vit.part4.trainer import Experiment
     from shared.data import ImageSet
 
+JUDGED_SEED = 0  # of every point, however many seeds some have: the article has one run a point too
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 Cell = dict[int, Curve]  # the finished runs of a network on a number of images, by seed
 Cells = dict[tuple[str, int], Cell]
@@ -63,7 +64,8 @@ class Config(cli.Common):
     sizes: tuple[int, ...] = SIZES
     """training images, each a multiple of the number of classes"""
     seeds: int = 1
-    """repeats; a seed chooses the subset, the order, the crops and the initial weights"""
+    """repeats; a seed chooses the subset, the order, the crops and the initial weights. Seed 0 is printed in the table
+    and judged, further ones say how far luck goes"""
     factors: tuple[str, ...] = ()
     """change the recipe instead, each of these alone: jpeg, init, he, zero, decay, normalisation, padding; all: those
     that the network has; plain: nothing but the recipe itself"""
@@ -210,6 +212,11 @@ def cells_of(runs: list[Run], curves: dict[Run, Curve]) -> Cells:
     return {key: cell for key, cell in cells.items() if cell}
 
 
+def judged(cells: Cells) -> Cells:
+    """The run of each cell that is printed in the article's table and judged."""
+    return {key: {JUDGED_SEED: cell[JUDGED_SEED]} for key, cell in cells.items() if JUDGED_SEED in cell}
+
+
 def accuracies(cell: Cell) -> list[float]:
     """Best validation accuracies in %, a value a seed."""
     return [curve.best_accuracy for curve in cell.values()]
@@ -234,7 +241,7 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
     """The article's table, what the suite adds to it, and the verdicts. `why`: see `departure`."""
     runs, curves, recipe, classes = experiment.runs, experiment.finished(), experiment.recipe, experiment.classes
     sizes, cells = sorted(config.sizes), cells_of(runs, curves)
-    record.say("\n".join(table(cells, sizes, recipe, classes)))
+    record.say("\n".join(table(judged(cells), sizes, recipe, classes)))
     record.section("multiply-adds of one image, counted in both conventions")
     record.say("\n".join(cost_lines(config.models, recipe, classes)))
     if curves:
@@ -258,6 +265,7 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
     for run, curve in curves.items():
         digests = {key: value for key, value in curve.identity.items() if key.endswith("_sha256")}
         starts = read_starts(run.machine_file(experiment.folder))
+        record.use_run(run.curve_file(experiment.folder), run.seed, [start.words for start in starts])
         record.results["runs"][run.name] = curve.summary() | {"images_sha256": digests, "starts": starts}
     for (model, size), cell in cells.items():
         record.results["cells"][f"{model}/{size}"] = {
@@ -268,7 +276,7 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
             "mean": mean(cell),
             "std": std(cell),
         }
-    numbers = measured(cells, recipe, classes, why)
+    numbers = measured(cells, recipe, classes, why, Path(experiment.folder.name))
     article = published.load("vit", "scratch")
     record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
     record.print_verdicts()
@@ -321,14 +329,16 @@ def table(cells: Cells, sizes: Sequence[int], recipe: Recipe, classes: int) -> l
     return lines
 
 
-def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None) -> dict[str, Measured]:
+def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None, folder: Path = Path()) -> dict[str, Measured]:
     """Every number of the article's section by its published id: costs and epochs, six accuracies, gaps, gains.
 
-    why: a stand-in's reason for the accuracies, see `departure`. Another recipe has no costs and epochs to compare.
+    Measured is the run of `JUDGED_SEED`; what further seeds gave stands beside it. why: a stand-in's reason for the
+    accuracies, see `departure`. Another recipe has no costs and epochs to compare. folder: the runs', for their names.
     """
     from papers.vit.part4 import networks
 
     numbers: dict[str, Measured] = {}
+    one_run = judged(cells)
     if recipe == Recipe() and classes == 10:
         for name in NAMES:
             for what, printed in zip(("parameters", "multiply-adds"), networks.cost(name).printed, strict=True):
@@ -337,18 +347,24 @@ def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None) -> dic
             numbers[f"{size:,} images/epochs"] = Measured(f"{recipe.steps * recipe.batch / size:.0f}")
 
     def difference(low: tuple[str, int], high: tuple[str, int]) -> Measured:
-        both = paired(cells.get(low), cells.get(high))
-        if both is None:
+        if not (low in one_run and high in one_run):
             return Measured(None, why_not_run="one of the two runs was not finished")
+        both = one_run[low], one_run[high]
         terms = {"both sides' errors": gap_tolerance(*both, recipe.validation)}
-        return Measured(mean(both[1]) - mean(both[0]), stand_in=why, terms=terms)
+        pairs = paired(cells[low], cells[high])
+        gaps = [b - a for a, b in zip(*map(accuracies, pairs), strict=True)]
+        reason = seeds_beside(gaps, "points")
+        return Measured(mean(both[1]) - mean(both[0]), stand_in=why, terms=terms, reason=reason, runs=names(*both))
+
+    def names(*of: Cell) -> tuple[str, ...]:
+        return tuple(curve.run.curve_file(folder).as_posix() for cell in of for curve in cell.values())
 
     for size in SIZES:
         for name in NAMES:
             ours = Measured(None, why_not_run="this run was not finished")
-            if cell := cells.get((name, size)):
-                spread = one_run_spread(accuracies(cell))
-                ours = Measured(mean(cell), spread, images=recipe.validation, stand_in=why)
+            if cell := one_run.get((name, size)):
+                images, reason = recipe.validation, seeds_beside(accuracies(cells[name, size]))
+                ours = Measured(mean(cell), images=images, stand_in=why, reason=reason, runs=names(cell))
             numbers[f"{size:,} images/{name} best"] = ours
         numbers[f"{size:,} images/ResNet - ViT"] = difference(("ViT", size), ("ResNet", size))
     for name in NAMES:
@@ -442,15 +458,11 @@ def gap_error(one: Cell, other: Cell, images: int) -> float:
 
 
 def gap_tolerance(one: Cell, other: Cell, images: int) -> float:
-    """Points that two differences of accuracies may lie apart, the article's from one run and ours from n.
+    """Points that two differences of accuracies may lie apart, the article's and ours, of one run a point.
 
-    The two are `paired`. Both sides carry the binomial error of two scores; where we have several seeds, both also
-    carry the spread of a run.
+    Both sides carry the binomial error of two scores; the luck of a run is in neither.
     """
-    variance = 2 * binomial_variance(one, other, images)
-    if len(one) > 1:
-        variance += gap_error(one, other, images) ** 2 * (len(one) + 1)
-    return Z * math.sqrt(variance)
+    return Z * math.sqrt(2 * binomial_variance(one, other, images))
 
 
 def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str], why: str | None) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.runs import SIZES, VARIANTS, Curve, departure_of, one_run_spread, read_all
+from papers.vit.part4.runs import SIZES, VARIANTS, Curve, departure_of, read_all, read_starts, seeds_beside
 from shared import cli, published
 from shared.errors import UserError
 from shared.published import Published
@@ -52,7 +52,7 @@ class Config(cli.Common):
     experiment: str = "scratch"
     """which experiment's runs: the name given to vit_part4_scratch.py"""
     seed: int = 0
-    """which repeat is printed and drawn; an accuracy's verdict is that of the mean over all"""
+    """which repeat is printed, drawn and judged at every point; further ones are told beside it"""
     figures: bool = True
     """draw PNG and SVG (--no-figures: print only)"""
 
@@ -86,12 +86,15 @@ def main(config: Config) -> Record:
         record.say(f"  {arithmetic(curves)}")
         if seeds:
             record.say(
-                f"  lines and figures show seed {config.seed}; an accuracy's verdict is that of the mean over the "
-                "seeds that reached the step, with what their spread allows"
+                f"  lines, figures and verdicts are of seed {config.seed} at every point; further seeds were run at "
+                "some points only, so their spread widens no tolerance"
             )
         for text in [missing(c) for c in curves if not c.complete] + left_out:
             record.say(f"  {text}")
 
+        for c in (c for cell in repeats.values() for c in cell):
+            starts = read_starts(c.run.machine_file(folder))
+            record.use_run(c.run.curve_file(folder), c.run.seed, [start.words for start in starts])
         record.seed = config.seed
         rows = []
         for c in curves:
@@ -111,7 +114,7 @@ def main(config: Config) -> Record:
             stem = record.figures_dir / config.experiment
             record.figure(draw_sizes(curves, article, stem.with_name(f"{stem.name}-sizes.png")), SIZES_CAPTION)
             record.figure(draw_curves(curves, stem.with_name(f"{stem.name}-curves.png")), CURVES_CAPTION)
-        numbers = measured(article, repeats, config.seed)
+        numbers = measured(article, repeats, config.seed, Path(config.experiment))
         record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
         record.print_verdicts()
         record.cannot_show(
@@ -209,10 +212,11 @@ def arithmetic(curves: list[Curve]) -> str:
     return "trained in " + "; ".join(f"{variant}: {', '.join(runs)}" for variant, runs in cells.items())
 
 
-def measured(article: Published, repeats: Repeats, seed: int) -> dict[str, Measured]:
+def measured(article: Published, repeats: Repeats, seed: int, folder: Path = Path()) -> dict[str, Measured]:
     """Our numbers for the article's twelve accuracies and twelve losses along the curves, by their published ids.
 
-    An accuracy is the mean of the seeds that reached the step. A loss is the shown seed's.
+    Both are the shown seed's, at every point. What further seeds gave at the step stands beside an accuracy; `folder`
+    is that of the runs, for their names.
     """
     numbers = {}
     for id in article.numbers:
@@ -220,18 +224,19 @@ def measured(article: Published, repeats: Repeats, seed: int) -> dict[str, Measu
         if not point:
             continue
         kind, size, model, step = point[1], int(point[2].replace(",", "")), point[3], int(point[4])
-        curves = [c for c in repeats.get((model, size), []) if kind == "curve" or c.run.seed == seed]
+        every = repeats.get((model, size), [])
+        curves = [c for c in every if c.run.seed == seed]
         values = at_step(curves, step)
         if not values:
             numbers[id] = Measured(None, why_not_run="no curve of this run reaches the step")
             continue
-        why = departure_of(curves[0])
+        why, runs = departure_of(curves[0]), (curves[0].run.curve_file(folder).as_posix(),)
         if kind == "curve":
-            std, images = one_run_spread(values), curves[0].validation_images
-            numbers[id] = Measured(statistics.fmean(values), std, images=images, stand_in=why)
+            images, reason = curves[0].validation_images, seeds_beside(at_step(every, step))
+            numbers[id] = Measured(values[0], images=images, stand_in=why, reason=reason, runs=runs)
         else:
             why = why or f"the article does not print how its loss is smoothed (ours: {SMOOTHING})"
-            numbers[id] = Measured(loss_at(curves[0], step), stand_in=why)
+            numbers[id] = Measured(loss_at(curves[0], step), stand_in=why, runs=runs)
     return numbers
 
 

@@ -57,6 +57,7 @@ def main(config: Config) -> Record:
         record.results["rounding"] = audit.rounding(record, tables)
         if config.models:
             record.results["table1"] = audit.table1(record, tables)
+        record.contradictions(audit.contradictions(record))
         if config.figures:
             for draw, file, caption in FIGURES:
                 record.figure(draw(tables, record.figures_dir / file), caption)

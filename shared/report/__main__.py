@@ -28,14 +28,14 @@ def main(config: Config) -> int:
     results = Path(config.results or results_dir())
     output = config.output or results / "report" / "index.html"
     contents = build(results, output, note=config.note)
-    problems = [e.problem for e in contents.experiments if e.problem]
-    print(f"{len(contents.experiments) - len(problems)} experiments: {count_line(contents.counts)}")
-    for problem in problems:
+    unread = [e.problem for e in contents.experiments if e.problem]
+    print(f"{len(contents.experiments) - len(unread)} experiments; published numbers: {count_line(contents.counts)}")
+    for problem in contents.summary.problems:
         print(f"  problem: {problem}")
     for paper, entry in contents.absent:
         print(f"  no result yet: {paper.name}/{entry.name}" + (f" ({entry.run})" if entry.run else ""))
     print(output.resolve())
-    return 1 if config.strict and (problems or contents.counts[DIFFERS]) else 0
+    return 1 if config.strict and (contents.summary.problems or contents.counts[DIFFERS]) else 0
 
 
 if __name__ == "__main__":

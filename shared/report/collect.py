@@ -21,9 +21,22 @@ from urllib.parse import quote
 
 import msgspec
 
+from shared.check import Summary, summarise
 from shared.errors import UserError
 from shared.paths import ROOT
-from shared.result import RUN_AGAIN, Images, Model, Provenance, Result, Table, read_result, result_files
+from shared.published import KINDS, Kind
+from shared.result import (
+    RUN_AGAIN,
+    Contradiction,
+    Images,
+    Model,
+    Provenance,
+    Result,
+    Table,
+    TrainingRun,
+    read_result,
+    result_files,
+)
 from shared.schema import read_toml
 from shared.verdict import DIFFERS, Verdict
 
@@ -146,6 +159,8 @@ class Experiment:
     files: list[dict[str, str]] = field(default_factory=list)  # href, caption
     provenance: list[tuple[str, list[str]]] = field(default_factory=list)
     stand_ins: list[str] = field(default_factory=list)
+    contradictions: list[Contradiction] = field(default_factory=list)  # what it found wrong in print
+    by_kind: dict[Kind, Counter] = field(default_factory=dict)  # its verdicts by how they were reached
     answer: Drawing | None = None  # the one that answers the question
 
     @property
@@ -155,15 +170,20 @@ class Experiment:
 
 @dataclass
 class Contents:
-    """Everything on the page. `absent`: experiments that a `paper.toml` names and that have no result."""
+    """Everything on the page. `absent`: experiments that a `paper.toml` names and that have no result.
+
+    Counts over experiments are `summary`'s, those of `make check` and README; an experiment's own are of its result.
+    """
 
     papers: list[Paper]
     experiments: list[Experiment]
     absent: list[tuple[Paper, Entry]]
+    summary: Summary
 
     @property
     def counts(self) -> Counter:
-        return sum((e.counts for e in self.experiments), Counter())
+        """Verdicts of all published numbers."""
+        return self.summary.counts
 
     def of(self, paper: Paper) -> list[Experiment]:
         return [e for e in self.experiments if e.paper == paper.name]
@@ -177,11 +197,15 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Cont
     known = {paper.name: paper for paper in read_papers(papers)}
     for path in paths:
         known.setdefault(path.parent.name, Paper(name=path.parent.name, title=words(path.parent.name)))
-    contents = Contents([], [], [])
+    contents = Contents([], [], [], summarise(results, papers))
     for paper in known.values():
         own = {path.stem: path for path in paths if path.parent.name == paper.name}
         experiments = {name: read_experiment(own[name], output, paper) for name in paper.in_order(list(own))}
         for name, experiment in experiments.items():
+            verdicts = [row.verdict for group in experiment.groups for row in group.rows]
+            experiment.by_kind = {
+                kind: Counter(v.verdict for v in verdicts if contents.summary.kind_of(v) == kind) for kind in KINDS
+            }
             drawings = list(experiment.drawings)
             if name in paper.entries and (drawn_by := experiments.get(paper.entries[name].figure_from)):
                 drawings += [drawing for drawing in drawn_by.drawings if not drawing.gallery]
@@ -221,6 +245,7 @@ def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
             tables.setdefault(table.group or i, []).append(table)
     experiment.tables = list(tables.values())
     experiment.files = [{"href": _href(base / file.path), "caption": file.caption} for file in result.files]
+    experiment.contradictions = result.contradictions
     experiment.provenance = provenance(result.provenance)
     used = result.provenance.data + result.provenance.models
     stand_ins = [f"{item.name}: {item.stand_in}" for item in used if item.stand_in]
@@ -280,6 +305,8 @@ def provenance(origin: Provenance) -> list[tuple[str, list[str]]]:
     lines: list[tuple[str, list[str]]] = [
         ("command", [shlex.join(["python", *origin.command])]),
         ("configuration", config),
+        ("script", [origin.script]),
+        ("trainings", [_run(run) for run in origin.runs]),
         ("seed", [] if seed is None else [str(seed)]),
         ("images", [_item(item) for item in origin.data]),
         ("weights", [_item(item) for item in origin.models]),
@@ -292,6 +319,11 @@ def provenance(origin: Provenance) -> list[tuple[str, list[str]]]:
         ("peak memory", [] if megabytes is None else [f"{megabytes} MB"]),
     ]
     return [(what, [line for line in each if line]) for what, each in lines if any(each)]
+
+
+def _run(run: TrainingRun) -> str:
+    seed = "" if run.seed is None else f"seed {run.seed}, "
+    return f"{run.path} ({seed}sha256: {run.sha256}): {'; '.join(run.starts) or 'no note of the machine'}"
 
 
 def _item(item: Images | Model) -> str:

@@ -20,13 +20,21 @@ from PIL import Image, UnidentifiedImageError
 
 from shared.paths import ROOT, atomic_write
 from shared.report.collect import Contents, Drawing, collect
-from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, VERDICTS
+from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, UNDECIDED, VERDICTS
 
 TEMPLATES = Path(__file__).parent / "templates"
-MARKS = {EQUAL: "=", AGREES: "≈", DIFFERS: "≠", NOT_COMPARABLE: "◇", NOT_RUN: "–"}  # read without colour
+MARKS = {
+    EQUAL: "=",
+    AGREES: "≈",
+    UNDECIDED: "?",
+    DIFFERS: "≠",
+    NOT_COMPARABLE: "◇",
+    NOT_RUN: "–",
+}  # read without colour
 MEANINGS = {
     EQUAL: "prints the same text as the publication",
     AGREES: "not the same text, but inside the tolerance",
+    UNDECIDED: "inside the tolerance, but it is too wide for that to say anything",
     DIFFERS: "outside the tolerance: a finding, looked into where the experiment says so",
     NOT_COMPARABLE: "measured on a named stand-in: another model or other images than the publication's",
     NOT_RUN: "there is no measurement here, and the reason is given",

@@ -57,6 +57,9 @@ def write_results(root: Path) -> Path:
     (other / "older.json").write_text('{"schema": 0, "paper": "other"}')
     (other / "cut.json").write_text((root / "toy" / "table1.json").read_text()[:900])
     (other / "list.json").write_text("[]")
-    wrong = (root / "toy" / "table1.json").read_text().replace('"verdict": "agrees"', '"verdict": "perhaps"')
+    wrong = (root / "toy" / "table1.json").read_text().replace('"verdict": "undecided"', '"verdict": "perhaps"')
+    wrong = wrong.replace('"paper": "toy"', '"paper": "other"').replace(
+        '"experiment": "table1"', '"experiment": "wrong"'
+    )
     (other / "wrong.json").write_text(wrong)
     return root

@@ -300,7 +300,7 @@ def test_every_published_number_gets_one_verdict(tmp_path):
     published = Published("toy", "t", "somewhere", numbers)
     with Record("toy", "t", results=tmp_path, quiet=True) as record:
         measured = {
-            "c": Measured(53.0, images=100),
+            "c": Measured(53.0, images=1000),
             "a": 50.0,
             "b": Measured(None, why_not_run="no GPU"),
             "beyond what is published": 1.0,
@@ -313,3 +313,89 @@ def test_every_published_number_gets_one_verdict(tmp_path):
         ("d", "not run", "d is for another day"),
     ]
     assert set(record.verdicts[2].tolerance_terms) == {"rounding", "binomial"}
+
+
+# what a result may replace -------------------------------------------------------------------------------------------
+
+
+def script(folder: Path, name: str, body: str) -> Path:
+    """A script of its own file that opens the record `toy/run`."""
+    path = folder / name
+    path.write_text(
+        "from pathlib import Path\nfrom shared import cli\nfrom shared.published import Number\n"
+        "from shared.record import Record\nfrom dataclasses import dataclass\n\n"
+        "@dataclass\nclass Config(cli.Common):\n    experiment: str = 'run'\n\n"
+        "def main(config):\n"
+        "    with Record('toy', config.experiment, config=config, results=config.results) as record:\n"
+        f"        {body}\n\n"
+        "cli.run(main, Config)\n"
+    )
+    return path
+
+
+def start(path: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, str(path), "--results", str(path.parent), *arguments], capture_output=True, text=True
+    )
+
+
+def test_a_result_names_its_script_and_another_scripts_is_never_replaced(tmp_path):
+    judged = "record.judge(Number('n', '0.5', source='toy/run'), 0.5)"
+    first, second = script(tmp_path, "first.py", judged), script(tmp_path, "second.py", judged)
+    assert start(first).returncode == 0
+    path = tmp_path / "toy" / "run.json"
+    assert json.loads(path.read_text())["provenance"]["script"] == "first.py"
+    before = path.read_bytes()
+    done = start(second)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and path.read_bytes() == before
+    assert f"{path}: was made by first.py, and this is second.py" in done.stderr and "--experiment" in done.stderr
+    assert start(second, "--experiment", "other").returncode == 0
+    assert start(first).returncode == 0  # its own it may replace
+    # a result of before names no script, but its command does
+    data = json.loads(path.read_text())
+    del data["provenance"]["script"]
+    path.write_text(json.dumps(data))
+    assert start(second).returncode == 2 and start(first).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "says"),
+    [
+        ({"n": 0.5, "m": 0.5}, {"n": 0.5, "m": None}, "1 measured number"),
+        ({"n": 0.5, "m": 0.5}, {"n": None, "m": None}, "2 measured numbers"),
+        ({"n": 0.5, "figure": True}, {"n": 0.5}, "1 figures"),
+        ({"n": 0.5, "m": 0.5, "figure": True}, {"n": None, "m": 0.5}, "1 measured number and 1 figures"),
+    ],
+)
+def test_evidence_with_more_parts_is_kept_and_the_smaller_run_goes_beside_it(tmp_path, capsys, more, less, says):
+    def write(parts: dict) -> None:
+        with Record("toy", "run", results=tmp_path) as record:
+            for id in ("n", "m"):
+                if id in parts:
+                    record.judge(Number(id, "0.5", source="toy/run"), parts[id])
+            if parts.get("figure"):
+                record.figures_dir.mkdir(parents=True, exist_ok=True)
+                record.figure(record.figures_dir / "a.png", "a figure")
+
+    write(more)
+    whole = tmp_path / "toy" / "run.json"
+    before = whole.read_bytes(), whole.with_suffix(".log").read_bytes()
+    write(less)
+    assert (whole.read_bytes(), whole.with_suffix(".log").read_bytes()) == before
+    part = Record.load(tmp_path / "toy" / "run-part.json")
+    assert part["experiment"] == "run-part" and len(part["verdicts"]) == len([id for id in less if id != "figure"])
+    said = f"{whole} is kept: it has {says} that this run has not"
+    assert said in capsys.readouterr().out and said in (tmp_path / "toy" / "run-part.log").read_text()
+    write(more | {"n": 9.0})  # other numbers, no fewer: replaced
+    assert json.loads(whole.read_text())["verdicts"][0]["verdict"] == "differs"
+
+
+def test_differs_comes_first_and_equal_rows_on_request(tmp_path):
+    for show in (False, True):
+        with Record("toy", "run", config=SimpleNamespace(show_equal=show), results=tmp_path, quiet=True) as record:
+            for id, value in (("a", 50.0), ("b", 51.0), ("c", 70.0), ("d", None)):
+                record.judge(Number(id, "50.0", unit="%", images=1000, source="toy/run"), value, why_not_run="no GPU")
+            record.print_verdicts()
+        shown = [line for line in record.lines if line.startswith("  ") and ": published" in line]
+        listed = [line.split(":")[0].strip() for line in shown]
+        assert listed == ["c", "b", *["a"] * show] and "  1 not run: no GPU" in record.lines

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from shared.errors import UserError
 from shared.published import Number
-from shared.verdict import judge, wilson
+from shared.verdict import Verdict, judge, wilson
 
 
 def number(printed: str, **fields) -> Number:
@@ -50,19 +51,108 @@ def test_each_spread_widens_the_tolerance_by_the_stated_formula():
     one_sided = judge(number("50.0", std="2.0", n=4), 51.0)
     assert one_sided.tolerance == pytest.approx(0.05 + 2 * 2.0 / math.sqrt(4))
     both = judge(number("50.0", std="2.0", n=4), 51.0, std=3.0, n=9, images=1000)
-    assert both.tolerance == pytest.approx(0.05 + 2 * math.sqrt(2**2 / 4 + 3**2 / 9 + 2 * 50 * 50 / 1000))
+    assert both.tolerance == pytest.approx(0.05 + 2 * math.sqrt(2**2 / 4 + 3**2 / 9 + 2 * 50.5 * 49.5 / 1000))
     assert sum(both.tolerance_terms.values()) == pytest.approx(both.tolerance)
     assert set(both.tolerance_terms) == {"rounding", "published spread", "measured spread", "binomial"}
 
 
 def test_each_sides_own_test_set_counts():
-    expected = 0.05 + 2 * math.sqrt(50 * 50 / 1000 + 50 * 50 / 100_000)
+    pooled = (1000 * 50 + 100_000 * 50.2) / 101_000
+    expected = 0.05 + 2 * math.sqrt(pooled * (100 - pooled) * (1 / 1000 + 1 / 100_000))
     assert judge(number("50.0", images=1000), 50.2, images=100_000).tolerance == pytest.approx(expected)
-    both = 0.05 + 2 * math.sqrt(2 * 30 * 70 / 400)
+    both = 0.05 + 2 * math.sqrt(2 * 30.1 * 69.9 / 400)
     assert judge(number("30.0", images=400), 30.2).tolerance == pytest.approx(both)
     assert judge(number("30.0"), 30.2, images=400).tolerance == pytest.approx(both)
     assert judge(number("30.0", unit="points"), 30.2, images=400).tolerance == pytest.approx(0.05)
     assert judge(number("150.0", images=400), 150.2).tolerance == pytest.approx(0.05)  # no variance outside 0..100
+
+
+@pytest.mark.parametrize(("unit", "whole"), [("%", 100), ("percent", 100), ("fraction", 1), ("images", 30)])
+@pytest.mark.parametrize("edge", [0, 30])
+def test_at_0_and_100_percent_it_does_not_matter_which_side_printed(unit, whole, edge):
+    """30 of 30 right against 29, and 0 against 1: the pooled share gives both orders one tolerance."""
+    sides = [f"{whole * right / 30:.4f}" for right in (edge, abs(edge - 1))]
+    one = judge(number(sides[0], unit=unit, images=30), float(sides[1]))
+    other = judge(number(sides[1], unit=unit, images=30), float(sides[0]))
+    assert one.tolerance == pytest.approx(other.tolerance) and one.verdict == other.verdict != "differs"
+    assert one.tolerance == pytest.approx(2 * whole * math.sqrt(2 / 30 * 59 / 60 / 60), rel=1e-3)
+    far = judge(number(sides[0], unit=unit, images=30), float(f"{whole * abs(edge - 9) / 30:.4f}"))
+    assert far.verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("unit", "printed", "images", "inside", "verdict"),
+    [
+        ("%", "50.0", 1000, 52.0, "agrees"),  # tolerance 4.5 points
+        ("%", "50.0", 300, 52.0, "undecided"),  # 8.2 points
+        ("fraction", "0.500", 1000, 0.52, "agrees"),
+        ("fraction", "0.500", 300, 0.52, "undecided"),
+        ("images", "500", 1000, 520, "agrees"),  # 45 of 1,000
+        ("images", "150", 300, 156, "undecided"),  # 24 of 300
+        ("%", "50.0", 300, 50.0, "equal"),  # prints the same text
+        ("%", "50.0", 300, 60.0, "differs"),
+    ],
+)
+def test_a_tolerance_too_wide_to_say_anything_is_undecided(unit, printed, images, inside, verdict):
+    assert judge(number(printed, unit=unit, images=images), inside).verdict == verdict
+
+
+def test_other_numbers_are_undecided_above_a_quarter_of_themselves():
+    for printed, tolerance, verdict in (("1", 9.0, "undecided"), ("100", 26.0, "undecided"), ("-100", 25.0, "agrees")):
+        one = number(printed, unit="", tolerance=tolerance, tolerance_reason="a decade")
+        assert judge(one, float(printed) + 2).verdict == verdict
+    gap = number("+1.0", unit="points")  # small itself, but of a hundred
+    assert judge(gap, 2.0, terms={"both sides": 1.0}).verdict == "agrees"
+    assert judge(gap, 2.0, terms={"both sides": 6.0}).verdict == "undecided"
+
+
+def test_half_units_are_inside_also_in_float32_and_with_many_digits():
+    for printed, measured in (
+        ("54.6", np.float32(54.65)),
+        ("54.6", np.float32(54.55)),
+        ("0.1234", np.float32(0.12345)),
+        ("12345678.5", 12345678.55),
+        ("1234567890.12", 1234567890.125),
+        ("12,345,678", 12345678.5),
+    ):
+        assert judge(number(printed, unit=""), measured).verdict in ("equal", "agrees"), printed
+    for printed, measured in (("54.6", np.float32(54.66)), ("12345678.5", 12345678.56)):
+        assert judge(number(printed, unit=""), measured).verdict == "differs", printed
+
+
+def test_a_reason_stands_in_every_kind_of_verdict():
+    for measured, stand_in in ((50.0, None), (57.0, None), (50.0, "another model"), ("a text", None)):
+        assert "because" in judge(number("50.0"), measured, stand_in=stand_in, reason="because").line()
+
+
+def test_what_was_measured_is_shown_so_that_the_difference_adds_up():
+    for printed, measured, shown in (
+        ("307", 304.351, "measured 304.4, difference -2.6"),
+        ("+15.5", 14.36, "measured +14.36, difference -1.14"),
+        ("1,797", 1700.25, "measured 1,700.2, difference -96.8"),
+        ("31M", 29_412_000, "measured 29.4M, difference -1,588,000"),
+        ("1.20M", 1_250_000, "measured 1.250M, difference +50,000"),
+    ):
+        assert shown in judge(number(printed, unit=""), measured).line()
+
+
+def test_a_verdict_that_its_numbers_do_not_give_is_refused():
+    good = judge(number("50.0", images=1000), 51.0)
+    assert good.verdict == "agrees"
+    fields = good.as_json()
+    for change in (
+        {"verdict": "equal"},
+        {"difference": 30.0},
+        {"difference": math.nan},
+        {"tolerance": math.inf},
+        {"tolerance_terms": {"rounding": math.nan}},
+        {"measured": None},
+        {"verdict": "not run"},
+        {"tolerance": None},
+        {"verdict": "undecided", "difference": 9.0},
+    ):
+        with pytest.raises(ValueError, match="'n'"):
+            Verdict(**fields | change)
 
 
 def test_a_spread_without_its_number_of_runs_is_one_run():
@@ -72,7 +162,7 @@ def test_a_spread_without_its_number_of_runs_is_one_run():
 def test_the_line_says_everything():
     line = judge(number("50.0", std="2.0"), 48.8, std=0.25, n=4).line()
     assert line.startswith(
-        "n: published 50.0 ± 2.0, measured 48.8 ± 0.25, difference -1.2, tolerance 4.06 (rounding 0.05"
+        "n: published 50.0 ± 2.0, measured 48.80 ± 0.25, difference -1.20, tolerance 4.06 (rounding 0.05"
     )
     assert line.endswith("): agrees")
 
@@ -86,8 +176,8 @@ def test_a_zero_has_no_sign():
 def test_any_array_librarys_number_will_do_and_a_text_needs_a_text():
     verdict = judge(number("50.0"), np.float32(50.0), std=np.float64(0.5))
     assert type(verdict.difference) is float and type(verdict.measured_std) is float
-    with pytest.raises(ValueError, match="is a text"):
-        judge(number("31M", unit=""), 31.0)
+    with pytest.raises(UserError, match="is a text"):
+        judge(number("31 to 33", unit=""), 31.0)
     with pytest.raises(ValueError, match="std"):
         judge(number("50.0"), 50.0, std=math.inf)
 
@@ -97,8 +187,9 @@ def test_zero_spread_adds_nothing_and_missing_spread_is_not_named():
     assert verdict.verdict == "differs" and verdict.tolerance_terms == {"rounding": 0.05}
 
 
-def test_a_printed_accuracy_of_100_has_no_binomial_term_and_does_not_crash():
-    assert judge(number("100.0", images=100), 99.0).verdict == "differs"
+def test_a_printed_accuracy_of_100_has_no_binomial_term_against_itself():
+    same = judge(number("100.0", images=100), 100.0)
+    assert same.verdict == "equal" and set(same.tolerance_terms) == {"rounding"}
 
 
 def test_the_edge_of_the_tolerance_belongs_to_it():

@@ -12,7 +12,7 @@ from papers.vit.part4.cells import BIT, H14, L16, RELEASED, TABLE5_CELL, error_c
 from shared.errors import UserError
 from shared.published import Number, Published
 from shared.record import Record
-from shared.verdict import EQUAL
+from shared.verdict import DIFFERS, EQUAL, Measured
 
 DATASETS = ("ImageNet", "ImageNet ReaL", "CIFAR-10", "CIFAR-100", "Oxford-IIIT Pets", "Oxford Flowers-102")
 FIVE = tuple(name for name in DATASETS if name != "ImageNet ReaL")  # "average over 5 datasets": Figure 5
@@ -69,6 +69,32 @@ def cross_table(record: Record, tables: dict[str, Published]) -> list[dict]:
             mark = "equal" if row["equal"] else f"differs by {row['difference']:+.2f}{note}"
             record.say(f"    {row['what']:<38} {row['first']:>6}  {row['second']:>6}   {mark}")
     return rows
+
+
+def contradictions(record: Record) -> list[dict[str, str]]:
+    """What the tables print against each other or against arithmetic, of the sections told so far.
+
+    Two numbers for one quantity whose settings are the same; a mean that no rounding of the printed values gives; a
+    count of parameters that differs. Table 2's VTAB means stand under the means, because rounding may explain them.
+    """
+    found = []
+    for row in record.results["cross_table"]:
+        if not (row["equal"] or row["setting"] or row["tables"] == "2/9"):
+            first, second = row["tables"].split("/")
+            claim = f"{row['what']}: {row['first']} in Table {first}, {row['second']} in Table {second}"
+            arithmetic = f"one quantity, two numbers {abs(row['difference']):.2f} apart; no other setting is stated"
+            found.append({"where": f"Tables {first} and {second}", "claim": claim, "arithmetic": arithmetic})
+    for row in record.results["rounding"]:
+        if not row["possible"]:
+            arithmetic = (
+                f"the mean of the printed values is {row['mean']:.3f}, and rounding moves it by {row['slack']:.3f}"
+            )
+            found.append({"where": row["what"], "claim": f"a mean of {row['printed']}", "arithmetic": arithmetic})
+    for verdict in record.verdicts:
+        if verdict.source == "vit/table1" and verdict.verdict == DIFFERS:
+            claim = f"{verdict.id}: {verdict.published} {verdict.unit}"
+            found.append({"where": "Table 1", "claim": claim, "arithmetic": verdict.reason})
+    return found
 
 
 # Which gaps of Table 2 are more than the luck of three fine-tuning runs a side? -------------------------------------
@@ -318,17 +344,19 @@ def table1(record: Record, tables: dict[str, Published]) -> list[dict]:
             of_model.append({"model": name, "patch": patch, "printed": printed.printed, "counts": counts, "fits": fits})
             numbers = "".join(f"{n:>14,}" for n in counts.values())
             record.say(f"  {f'{name}/{patch}':<14}{printed.printed + 'M':>8}{numbers}   {', '.join(fits) or 'none'}")
-        smallest = of_model[0]  # as PATCHES names them
-        record.judge(printed, smallest["counts"][judged] / 1e6)
+        smallest, reason = of_model[0], ""  # as PATCHES names them
         if judged not in smallest["fits"]:
-            others = [f"/{other['patch']} ({', '.join(other['fits'])})" for other in of_model if other["fits"]]
-            misses.append(
-                f"  {name}/{smallest['patch']} has {smallest['counts'][judged] / 1e6:.1f}M, not {printed.printed}M; "
-                f"the printed number is that of {' or '.join(others) or 'none of the counts'}"
+            others = [f"{name}/{other['patch']} ({' or '.join(other['fits'])})" for other in of_model if other["fits"]]
+            reason = (
+                f"{name}/{smallest['patch']} has {smallest['counts'][judged] / 1e6:.1f}M ({judged}); "
+                f"{printed.printed}M is the count of {' or of '.join(others) or 'none of these networks'}"
             )
+            misses.append(reason)
+        record.judge(printed, Measured(smallest["counts"][judged] / 1e6, reason=reason))
         results += of_model
     what = "what ImageNet-21k and JFT pre-training holds besides its head"
-    record.say("\n".join([f"  judged: {judged} at the smallest patch size, {what}", *misses]))
+    lines = [f"  judged: {judged} at the smallest patch size, {what}", *(f"  {miss}" for miss in misses)]
+    record.say("\n".join(lines))
     return results
 
 

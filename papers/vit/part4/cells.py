@@ -44,7 +44,7 @@ def spread(cell: Number | None) -> float:
 
 def half_unit(cell: Number) -> float:
     """Half a unit of the last printed digit."""
-    return 0.5 * 10.0**-cell.decimals
+    return cell.half_unit
 
 
 def mean(values: list[float]) -> float:

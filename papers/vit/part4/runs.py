@@ -227,6 +227,17 @@ class Start:
     device: str
     threads: int
     torch: str
+    processor: str = ""
+    commit: str = ""
+
+    @property
+    def words(self) -> str:
+        """In one line, for the provenance of what is made from the run."""
+        where = f"{self.device} ({self.threads} thread{'s' * (self.threads > 1)}), torch {self.torch}"
+        steps = f"steps {self.from_step:,} to {self.to_step:,} in {self.seconds / 60:.0f} minutes on {where}"
+        return f"started {self.started}, {steps}, {self.processor or 'processor not noted'}, " + (
+            f"commit {self.commit}" if self.commit else "commit not noted"
+        )
 
 
 @dataclass(frozen=True)
@@ -303,10 +314,14 @@ def departure_of(curve: Curve) -> str | None:
     return departure("cifar10", None, curve.recipe, curve.identity.get("validation_sha256", ""))
 
 
-def one_run_spread(values: list[float]) -> float | None:
-    """Deviation of the difference between the mean of our seeds' values and the article's one run; None for one seed.
+def seeds_beside(values: list[float], unit: str = "%") -> str:
+    """What all seeds of a point gave, in `unit`, to stand beside the one that is judged; "" where there is one seed.
 
-    The article's run is one more draw from the spread that our seeds show: ours is the variance of a mean, s^2/n, and
-    the article's is s^2.
+    One run is judged at every point, as the article has one: a spread that is known at some points only would widen the
+    tolerance just there.
     """
-    return statistics.stdev(values) * math.sqrt(1 + 1 / len(values)) if len(values) > 1 else None
+    if len(values) < 2:
+        return ""
+    mean, spread = statistics.fmean(values), statistics.stdev(values)
+    found = f"{mean:.1f} ± {spread:.1f} {unit}, {min(values):.1f} to {max(values):.1f}"
+    return f"one run is judged, its luck is in no term: {len(values)} seeds here give {found}"

@@ -33,6 +33,7 @@ from papers.vit.part4.stream import Arrays, TrainingData
 from shared import paths
 from shared.device import rank_and_world
 from shared.errors import UserError
+from shared.provenance import git_state, machine
 
 # Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
@@ -193,12 +194,15 @@ def train(trainer: Trainer, folder: Path, until: int | None = None) -> Curve:
     starts = runs.read_starts(note)
     date, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.perf_counter()
     first, scoring = trainer.done, 0.0  # scoring: seconds that the validations took
+    git = git_state()  # now: the files may change while it trains
+    commit = f"{git['commit']}{' with uncommitted changes' * bool(git['dirty'])}" if git["commit"] else ""
 
     def save(curve: Curve) -> Curve:
         seconds = round(time.perf_counter() - clock, 1), round(scoring, 1)
         where = trainer.device
         where = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-        start = runs.Start(date, first, trainer.done, *seconds, where, torch.get_num_threads(), torch.__version__)
+        which = torch.__version__, machine()["processor"], commit
+        start = runs.Start(date, first, trainer.done, *seconds, where, torch.get_num_threads(), *which)
         runs.write_json(path, curve)
         runs.write_json(note, runs.MachineNote(1, [*starts, start]))
         return curve

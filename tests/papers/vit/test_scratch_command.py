@@ -267,6 +267,7 @@ def test_the_command_line_is_frozen() -> None:
         "config",
         "results",
         "strict",
+        "show_equal",
         "experiment",
         "data",
         "data_root",
