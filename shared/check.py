@@ -23,6 +23,7 @@ from pathlib import Path
 from shared import cli
 from shared.errors import UserError
 from shared.paths import ROOT, results_dir
+from shared.provenance import came_with
 from shared.published import KINDS, Kind, Number, Published, load_all
 from shared.record import count_line
 from shared.result import RUN_AGAIN, Contradiction, Result, read_result, result_files
@@ -227,7 +228,7 @@ def _origin_lines(result: Result, verdict: Verdict, folder: Path) -> list[str]:
     origin = result.provenance
     changed = " with uncommitted changes" * bool(origin.git.get("dirty"))
     commit = f"commit {origin.git['commit'][:12]}{changed}" if origin.git.get("commit") else "outside of git"
-    machine = ", ".join(str(origin.machine[key]) for key in ("processor", "cpus") if key in origin.machine)
+    machine = ", ".join(str(origin.machine[key]) for key in ("processor", "system") if key in origin.machine)
     parts = [f"started {origin.started}", commit, machine, f"seed {origin.seed}" * (origin.seed is not None)]
     lines = [f"  run        {', '.join(filter(None, parts))}"]
     if origin.device:
@@ -239,6 +240,8 @@ def _origin_lines(result: Result, verdict: Verdict, folder: Path) -> list[str]:
             state = ": changed since"
         seed = f", seed {run.seed}" * (run.seed is not None)
         lines += [f"  training   {file}{state}{seed}", *(f"             {start}" for start in run.starts)]
+        if commit := came_with(file) if file.is_file() else "":
+            lines.append(f"             in the repository since commit {commit}")
     return lines
 
 

@@ -28,24 +28,30 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def git_state(root: Path = ROOT) -> dict[str, Any]:
-    """`commit`, and whether anything but results/ differs from it or is not in it (`dirty`); None outside git."""
+def _git(root: Path, *arguments: str) -> str | None:
+    """What git prints in `root`; None where it fails or is not there."""
     # a git hook points these at the repository that it runs in
     pointers = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
     environment = {key: value for key, value in os.environ.items() if key not in pointers}
+    try:
+        command = ["git", "-C", str(root), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=environment)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
-    def git(*arguments: str) -> str | None:
-        try:
-            command = ["git", "-C", str(root), *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=environment)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
 
-    top, _, commit = (git("rev-parse", "--show-toplevel", "HEAD") or "").rpartition("\n")
+def came_with(file: Path) -> str:
+    """Commit and day with which a file came into the repository; "" where it is in none."""
+    return _git(file.parent, "log", "-1", "--diff-filter=A", "--format=%h of %cs", "--", file.name) or ""
+
+
+def git_state(root: Path = ROOT) -> dict[str, Any]:
+    """`commit`, and whether anything but results/ differs from it or is not in it (`dirty`); None outside git."""
+    top, _, commit = (_git(root, "rev-parse", "--show-toplevel", "HEAD") or "").rpartition("\n")
     if not top or Path(top).resolve() != root.resolve():  # a copy inside somebody else's repository
         return {"commit": None, "dirty": None}
-    status = git("status", "--porcelain", "--untracked-files=normal", "--", ".", ":(exclude)results")
+    status = _git(root, "status", "--porcelain", "--untracked-files=normal", "--", ".", ":(exclude)results")
     return {"commit": commit, "dirty": None if status is None else bool(status)}
 
 
