@@ -201,9 +201,7 @@ def tell(summary: Summary, outcome: Outcome, root: Path) -> list[str]:
     lines = [
         outcome.name,
         f"  published  {number.printed}{spread} {number.unit}".rstrip() + f", in {summary.origins[number.source]}",
-        f"             papers/{paper}/published/{file}.json; to be {KINDS[number.kind]}".replace(
-            "to be cells", "cells"
-        ),
+        f"             papers/{paper}/published/{file}.json",
     ]
     if outcome.result is None:
         lines.append(f"  verdict    {verdict.verdict}: {verdict.reason}")

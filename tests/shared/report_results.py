@@ -25,7 +25,7 @@ def write_results(root: Path) -> Path:
         record.use_data("digits", split="test", source="embedded", images=500, fingerprint="ab" * 32)
         record.use_model("small", revision="1", weights_sha256="cd" * 32, preprocessing="as is", stand_in="a stand-in")
         record.judge(number("alpha/one", "53.9", std="2.6", n=5, images=1000), 53.912345)
-        record.judge(number("alpha/two", "53.9", std="2.6", n=5, images=1000), 54.87654, std=1.25, n=5)
+        record.judge(number("alpha/two", "53.9", std="2.6", n=10, images=1000), 54.87654, std=1.25, n=5)
         record.judge(number("alpha/three", "1,250.0"), 1000.0)
         record.judge(number("beta/one", "70.1"), 66.25, stand_in="another model")
         for i in range(60):
@@ -57,7 +57,7 @@ def write_results(root: Path) -> Path:
     (other / "older.json").write_text('{"schema": 0, "paper": "other"}')
     (other / "cut.json").write_text((root / "toy" / "table1.json").read_text()[:900])
     (other / "list.json").write_text("[]")
-    wrong = (root / "toy" / "table1.json").read_text().replace('"verdict": "undecided"', '"verdict": "perhaps"')
+    wrong = (root / "toy" / "table1.json").read_text().replace('"verdict": "agrees"', '"verdict": "perhaps"')
     wrong = wrong.replace('"paper": "toy"', '"paper": "other"').replace(
         '"experiment": "table1"', '"experiment": "wrong"'
     )
