@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from PIL import Image
@@ -15,6 +16,17 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 20"><rect width="
 
 def number(id: str, printed: str, source: str = "toy/table1", **options: object) -> Number:
     return Number(id, printed, "%", source=source, **options)
+
+
+def write_published(root: Path) -> None:
+    """The published file that the toy's verdicts are of, in `root`/papers."""
+    verdicts = json.loads((root / "toy" / "table1.json").read_text())["verdicts"]
+    keys = {"printed": "published", "unit": "unit", "std": "published_std"}
+    numbers = {v["id"]: {key: v[name] for key, name in keys.items()} for v in verdicts}
+    head = {"schema": 1, "paper": "toy", "experiment": "table1", "source": "a toy"}
+    path = root / "papers" / "toy" / "published" / "table1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(head | {"numbers": numbers}))
 
 
 def write_results(root: Path) -> Path:
@@ -52,6 +64,7 @@ def write_results(root: Path) -> Path:
         record.cannot_show(NASTY)
     nasty = root / "toy" / "nasty.json"
     nasty.write_text(nasty.read_text().replace("SURROGATE", "\\ud800"))  # legal in JSON, not in a text file
+    write_published(root)
     other = root / "other"
     other.mkdir()
     (other / "older.json").write_text('{"schema": 0, "paper": "other"}')

@@ -27,7 +27,7 @@ NUMERAL = re.compile(r"\d[\d.,]*\d|\d")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory):
     root = write_results(tmp_path_factory.mktemp("report"))
-    contents = build(root, root / "report" / "index.html", note=f"a note {NASTY}", papers=root / "no papers")
+    contents = build(root, root / "report" / "index.html", note=f"a note {NASTY}", papers=root / "papers")
     return root, contents, (root / "report" / "index.html").read_text(encoding="utf-8")
 
 
@@ -192,7 +192,7 @@ def test_provenance_names_all_that_decided_a_number(built):
 
 def test_the_page_is_the_same_bytes_again(built):
     root, _, html = built
-    build(root, root / "report" / "again.html", note=f"a note {NASTY}", papers=root / "no papers")
+    build(root, root / "report" / "again.html", note=f"a note {NASTY}", papers=root / "papers")
     assert (root / "report" / "again.html").read_text(encoding="utf-8") == html
 
 

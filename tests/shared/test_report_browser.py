@@ -39,7 +39,7 @@ CONTRAST = """
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory):
     root = write_results(tmp_path_factory.mktemp("browser"))
-    build(root, root / "index.html", papers=root / "no papers")
+    build(root, root / "index.html", papers=root / "papers")
     return root / "index.html"
 
 
