@@ -50,6 +50,33 @@ class Common:
     """list the numbers that print as published too, not only the others"""
 
 
+@dataclass
+class Images:
+    """What every script with images inherits: where they are found, and what nobody guesses where there is a choice."""
+
+    data_root: Path | None = None
+    """mirror of the image sets (default: PAPERS_DATA)"""
+    label: str = ""
+    """column with the labels, of a data set in tables (default: the one that can only be it)"""
+    image: str = ""
+    """column with the images (default: the one that can only be it)"""
+    split: str = ""
+    """split to take images from, as it is called there; all: every folder is a class (default: the usual one)"""
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """`shared.data`'s arguments of these names."""
+        return {"root": self.data_root, "label": self.label or None, "image": self.image or None}
+
+
+@dataclass
+class TrainTest(Images):
+    """The same for scripts that also test."""
+
+    test_split: str = ""
+    """split to test on (default: test, or validation where there is none)"""
+
+
 C = TypeVar("C")
 
 

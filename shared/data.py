@@ -14,44 +14,139 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
+import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import PIL
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from shared import paths
 from shared.errors import UserError
-from shared.sources import HUB_SETS, Source, find
+from shared.folders import some
+from shared.parquet import LFS_POINTER
+from shared.sources import ALL, HUB_SETS, Collection, Source, open_set
 
-__all__ = ["HUB_SETS", "ImageSet", "PixelStore", "decode", "digest", "load_images"]
+__all__ = ["HUB_SETS", "ImageSet", "PixelStore", "copies", "decode", "digest", "load_images", "load_test", "load_two"]
 
-DECODE_VERSION = 1  # raise it when `decode` gives other pixels: remembered content hashes are then computed again
+DECODE_VERSION = 2  # raise it when `decode` gives other pixels: remembered content hashes are then computed again
 ORIENTATION = 0x0112  # EXIF tag; 1 is upright
+# What is opened. Not EPS and PDF, which Pillow hands to another program; a file's name does not count, its bytes do.
+FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "TIFF", "BMP", "DIB", "PPM", "JPEG2000", "AVIF", "ICO", "TGA", "PCX")
+# A JPEG is decoded at 1/2, 1/4 or 1/8 of its size where both sides stay at least this long: no model here looks at more
+# than half of that, and a camera's 24 megapixels would take 72 MB each.
+REDUCED = 1024
+BLOCK = 128 << 20  # bytes of decoded images that are worked on at a time
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def load_images(
-    name: str, split: str = "train", *, root: Path | None = None, revision: str | None = None, label: str | None = None
+    name: str,
+    split: str = "train",
+    *,
+    root: Path | None = None,
+    revision: str | None = None,
+    label: str | None = None,
+    image: str | None = None,
 ) -> ImageSet:
     """The images of a split.
 
     name: "cifar10", "cifar100", "pets", "imagenette" (splits train, validation, ilsvrc_val), "digits", a hub repository
-    "<owner>/<name>" or "<owner>/<name>:<configuration>", or the path of a folder with one sub-folder a class (see
-    `sources.folder_source`). root: a mirror, default `PAPERS_DATA`. revision: a commit, tag or branch of the hub
-    repository. label: the label column (CIFAR-100: "fine_label" unless "coarse_label" is asked for).
+    "<owner>/<name>", also with "@<revision>" and ":<configuration>", or a path: a folder or zip with one sub-folder a
+    class (see `shared.folders`), a file or folder that `datasets` reads (see `shared.tables`). split: as it is called
+    there, or another of the hub's words for it; "all": every folder is a class. root: a mirror, default `PAPERS_DATA`.
+    revision: a commit, tag or branch of the hub repository. label, image: the columns, where there is a choice.
 
     UserError when the data set, the split or a file of it is missing.
     """
-    source = find(name, split, root=Path(root) if root else None, revision=revision, label=label)
+    root = Path(root) if root else None
+    collection = open_set(name, root=root, revision=revision, label=label, image=image, classes_only=split == ALL)
+    return _image_set(name, collection, collection.pick(split))
+
+
+def load_two(
+    name: str,
+    *,
+    train: str = "",
+    test: str = "",
+    root: Path | None = None,
+    label: str | None = None,
+    image: str | None = None,
+) -> tuple[ImageSet, ImageSet]:
+    """The images to train on and to test on, with one list of classes; twice the same set where it has one split only.
+
+    train, test: the splits; "" for the usual ones (see `Collection.pick_train`, `pick_test`). The rest: `load_images`.
+    UserError for a class in one of the two only. Labels of the test part in another order are brought into the first's.
+    """
+    collection = open_set(name, root=root, label=label, image=image, classes_only=train == ALL)
+    splits = collection.pick_train(train), collection.pick_test(test)
+    first = _image_set(name, collection, splits[0])
+    second = first if splits[0] == splits[1] else _image_set(name, collection, splits[1])
+    return _with_one_list_of_classes(first, second)
+
+
+def load_test(
+    name: str, split: str = "", *, root: Path | None = None, label: str | None = None, image: str | None = None
+) -> ImageSet:
+    """The images to test on: of `split`, else of the usual one (see `Collection.pick_test`); as `load_images`."""
+    collection = open_set(name, root=root, label=label, image=image, classes_only=split == ALL)
+    return _image_set(name, collection, collection.pick_test(split))
+
+
+def _image_set(name: str, collection: Collection, split: str) -> ImageSet:
+    source = collection.load(split)
+    if collection.splits != [ALL] and set(collection.splits) != {"train", "test"}:
+        source.notes.insert(0, f"splits found: {', '.join(collection.splits)}")
     return ImageSet(name, source)
+
+
+def _with_one_list_of_classes(train: ImageSet, test: ImageSet) -> tuple[ImageSet, ImageSet]:
+    """Both with the classes that have images, in the order of `train`'s."""
+    used = [_used(images) for images in (train, test)]
+    if used[0] != used[1] and set(used[0]) != set(used[1]):
+        in_one = [f"{c!r} only in {train.split}" for c in used[0] if c not in used[1]]
+        in_one += [f"{c!r} only in {test.split}" for c in used[1] if c not in used[0]]
+        raise UserError(
+            f"{train.name}: {train.split} has images of {len(used[0])} classes and {test.split} of {len(used[1])}: "
+            f"{some(in_one)}; give both the same classes, or name other splits: --split, --test-split"
+        )
+    if train.class_names == test.class_names == used[0]:
+        return train, test
+    first = train.with_classes(used[0])
+    return first, first if test is train else test.with_classes(used[0])
+
+
+def _used(images: ImageSet) -> list[str]:
+    counts = np.bincount(images.labels, minlength=len(images.class_names))
+    return [name for name, count in zip(images.class_names, counts, strict=True) if count]
+
+
+def tell_assumed(*sets: ImageSet) -> None:
+    """Say on the screen, before long work, what was assumed."""
+    for line in dict.fromkeys(line for images in sets for line in images.assumed()):
+        print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def repeated(images: ImageSet) -> np.ndarray:
+    """int64 [k]: which of `images` have the very pixels of an earlier one."""
+    firsts = np.unique(images.digests().view("V32").ravel(), return_index=True)[1]
+    return np.setdiff1d(np.arange(len(images)), firsts)
+
+
+def copies(images: ImageSet, others: ImageSet) -> np.ndarray:
+    """int64 [k]: which of `images` have the very pixels of one of `others`."""
+    mine, theirs = (part.digests().view("V32").ravel() for part in (images, others))
+    return np.flatnonzero(np.isin(mine, theirs))
 
 
 class ImageSet:
@@ -59,7 +154,7 @@ class ImageSet:
 
     name, split, source (where they come from, in words); labels int64 [n]; class_names, in normal form
     (`sources.normal_name`), and class_ids, as the source spells them, both in label order; names, the n file names;
-    stand_in, None or why these are not the images that `name` says.
+    stand_in, None or why these are not the images that `name` says; notes, what was assumed and what was left out.
 
     Parts made by `subset` share decoded images and hashes, so an image is decoded once in a process.
     """
@@ -68,7 +163,7 @@ class ImageSet:
         self, name: str, source: Source, rows: np.ndarray | None = None, shared: _Shared | None = None
     ) -> None:
         self.name, self.split, self.source, self.stand_in = name, source.split, source.words, source.stand_in
-        self.class_names, self.class_ids = source.class_names, source.class_ids
+        self.class_names, self.class_ids, self.notes = source.class_names, source.class_ids, source.notes
         self._source = source
         self._rows = np.arange(len(source.labels)) if rows is None else rows
         self._shared = shared or _Shared(source)
@@ -93,24 +188,50 @@ class ImageSet:
         """uint8 [H, W, 3] each, in the order of `indices`, decoded in parallel. UserError for an unreadable one."""
         return self._shared.pixels(self._rows[_as_index(indices)])
 
-    def batches(self, size: int) -> Iterator[list[np.ndarray]]:
-        """All images in order, `size` at a time; each as in `batch`."""
-        for start in range(0, len(self), size):
-            yield self.batch(slice(start, start + size))
+    def blocks(self, indices: Sequence[int] | np.ndarray | slice = slice(None)) -> Iterator[list[np.ndarray]]:
+        """`batch` in pieces, in order: at most 256 images, and `BLOCK` bytes and one image."""
+        rows = self._rows[_as_index(indices)]
+        for start in range(0, len(rows), 256):
+            part = rows[start : start + 256]
+            self._shared.fetch(part)  # an image a thread in memory; now the sizes are known
+            ends = np.cumsum(self._shared.sizes(part)) // BLOCK
+            for piece in np.split(part, np.flatnonzero(np.diff(ends)) + 1):
+                yield self._shared.pixels(piece)
+
+    def with_classes(self, names: list[str]) -> ImageSet:
+        """The same images with `names` as their list of classes: all that have images, in any order."""
+        place = {name: label for label, name in enumerate(names)}
+        new = np.array([place.get(name, -1) for name in self.class_names])
+        ids = [self.class_ids[self.class_names.index(name)] for name in names]
+        absent = [name for name in self.class_names if name not in place]
+        notes = [f"classes without an image, left out: {some(absent)}"] if absent else []
+        if (np.diff(new[new >= 0]) < 0).any():
+            notes.append(f"the labels of {self.split} are in another order, and were matched by name")
+        changes = {"labels": new[self._source.labels], "class_names": names, "class_ids": ids}
+        source = replace(self._source, notes=[*self.notes, *notes], **changes)
+        return ImageSet(self.name, source, self._rows, self._shared)
+
+    def assumed(self) -> list[str]:
+        """What a reader has to know of where images, labels and classes were found, a line each."""
+        counts = np.bincount(self.labels, minlength=len(self.class_names))
+        classes = [f"{name} {count:,}" for name, count in zip(self.class_names, counts, strict=True)]
+        if len(classes) > 8:
+            classes = [*classes[:4], "...", *classes[-2:]]
+        line = f"{len(self):,} images of {len(self.class_names):,} classes: {', '.join(classes)}"
+        return [f"{self.split}: {line}; {self.source}", *self.notes]
 
     def arrays(self) -> np.ndarray:
         """uint8 [n, H, W, 3]. UserError when the images have different sizes."""
         if len(self) == 0:
             return np.empty((0, 0, 0, 3), np.uint8)
         result = np.empty((len(self), *self.image(0).shape), np.uint8)
-        for start, batch in zip(range(0, len(self), 512), self.batches(512), strict=True):
-            for index, pixels in enumerate(batch, start):
-                if pixels.shape != result.shape[1:]:
-                    raise UserError(
-                        f"{self.where(index)}: {pixels.shape[1]}x{pixels.shape[0]} pixels where the first image has "
-                        f"{result.shape[2]}x{result.shape[1]}; bring all images to one size"
-                    )
-                result[index] = pixels
+        for index, pixels in enumerate(pixels for block in self.blocks() for pixels in block):
+            if pixels.shape != result.shape[1:]:
+                raise UserError(
+                    f"{self.where(index)}: {pixels.shape[1]}x{pixels.shape[0]} pixels where the first image has "
+                    f"{result.shape[2]}x{result.shape[1]}; bring all images to one size"
+                )
+            result[index] = pixels
         return result
 
     def subset(self, indices: Sequence[int] | np.ndarray | slice) -> ImageSet:
@@ -164,6 +285,7 @@ class _Shared:
         self._source = source
         self._store = PixelStore()
         self._hashes = np.zeros((len(source.labels), 32), np.uint8)  # all zero: not known
+        self._sizes = np.zeros(len(source.labels), np.int64)  # bytes of the decoded image; 0: not known
         self._unsaved = False
         self._file = None
         if source.rows.identity:
@@ -176,6 +298,10 @@ class _Shared:
         missing = np.array([position for position, pixels in enumerate(kept) if pixels is None], np.int64)
         self._decode(rows[missing], lambda number, pixels: kept.__setitem__(missing[number], pixels))
         return kept
+
+    def sizes(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes of each decoded image, int64; where that is not known, what a large one takes."""
+        return np.where(self._sizes[rows] > 0, self._sizes[rows], BLOCK // 8)
 
     def fetch(self, rows: np.ndarray) -> None:
         """Decode what is not kept or not hashed; only an image a thread is in memory at a time."""
@@ -190,12 +316,14 @@ class _Shared:
             number, data = job
             use(number, self._decode_one(int(rows[number]), data))
 
-        order = np.argsort(rows, kind="stable")
-        for start in range(0, len(rows), 64):
-            block = order[start : start + 64]
+        order, start, count = np.argsort(rows, kind="stable"), 0, 8
+        while start < len(rows):
+            block = order[start : start + count]
             encoded = self._source.rows.read(rows[block])
             jobs = list(zip(block.tolist(), encoded, strict=True))
             in_parallel(one, jobs, small=sum(map(len, encoded)) < 4096 * len(encoded))
+            start += count
+            count = min(64, 2 * count) if sum(map(len, encoded)) < BLOCK // 8 else max(1, count // 2)
 
     def _decode_one(self, row: int, data: bytes | np.ndarray) -> np.ndarray:
         if isinstance(data, np.ndarray):
@@ -203,6 +331,7 @@ class _Shared:
         else:
             pixels = decode(data, self._source.rows.where(row))
             self._store.put(row, pixels)
+        self._sizes[row] = pixels.nbytes
         if not self._hashes[row].any():
             self._hashes[row] = np.frombuffer(digest(pixels), np.uint8)
             self._unsaved = True
@@ -244,20 +373,54 @@ def decode(data: bytes, where: str) -> np.ndarray:
 
     Grey, black-and-white and palette images become RGB; 16-bit grey is scaled (65,535 to 255); CMYK is converted;
     transparent pixels are laid on white, as a viewer shows them; an EXIF rotation is carried out; of an animation the
-    first frame counts. `where` names the image (file, row, file name) in the UserError for what cannot be read:
-    truncated or damaged bytes, no image at all, or 32-bit samples, which have no fixed white.
+    first frame counts; a large JPEG comes at a reduced scale (see REDUCED). `where` names the image (file, row, file
+    name) in the UserError for what cannot be read: truncated or damaged bytes, another format, or 32-bit samples, which
+    have no fixed white.
     """
+    size = "size unknown"
     try:
-        image = Image.open(BytesIO(data))
+        image = Image.open(BytesIO(data), formats=formats())
+        size = f"{image.width:,}x{image.height:,} pixels"
+        image.draft(None, (REDUCED, REDUCED))
         image.load()
         if image.getexif().get(ORIENTATION, 1) != 1:
             image = ImageOps.exif_transpose(image)
         return np.array(_rgb(image, where))
     except UserError:
         raise
+    except MemoryError as error:
+        raise UserError(
+            f"{where}: not enough memory to decode it ({size}); end other programs, or make the image smaller"
+        ) from error
+    except UnidentifiedImageError as error:
+        raise UserError(f"{where}: not a readable image ({_what_it_is(data)}); replace it or take it out") from error
     except Exception as error:  # OSError, SyntaxError, ValueError, struct.error, ...: each decoder has its own
-        reason = f"{len(data):,} bytes; {error}"
+        reason = f"{len(data):,} bytes; {re.sub('<_io.BytesIO[^>]*>', 'it', str(error))}"
         raise UserError(f"{where}: not a readable image ({reason}); replace it or take it out") from error
+
+
+@functools.cache
+def formats() -> tuple[str, ...]:
+    """Those of FORMATS that this Pillow opens."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _what_it_is(data: bytes) -> str:
+    """A word on bytes that are none of FORMATS."""
+    start = data[:200].lstrip(b" \r\n\t").lower()
+    known = {
+        "an EPS drawing, which is not opened; convert it to PNG": start.startswith(b"%!ps")
+        or data[:4] == b"\xc5\xd0\xd3\xc6",
+        "a PDF, which is not opened; convert it to PNG": start.startswith(b"%pdf"),
+        "a git-lfs pointer, not the image: run `git lfs pull`": start.startswith(LFS_POINTER),
+        "a web page, saved in the image's place": start.startswith((b"<!doctype html", b"<html")),
+        "HEIC, which this Pillow does not open; convert it to JPEG": data[4:8] == b"ftyp",
+        "an SVG drawing, which is not opened; convert it to PNG": b"<svg" in start,
+        "an empty file": not data,
+    }
+    what = next((words for words, is_it in known.items() if is_it), "damaged, or none of " + ", ".join(formats()))
+    return f"{len(data):,} bytes; {what}"
 
 
 def _rgb(image: Image.Image, where: str) -> Image.Image:
@@ -299,13 +462,17 @@ class PixelStore:
     """Decoded images in a file without a name: every image is decoded once in a process, the memory stays free.
 
     The file lies in the cache folder and vanishes with the process, however that ends. Beyond `limit` bytes, or when
-    the disk is full, further images are simply not kept and are decoded again when they are needed again.
+    less than ROOM is left on the disk for features and results, further images are simply not kept and are decoded
+    again when they are needed again.
     """
+
+    ROOM = 1 << 30  # bytes
+    STEP = 32 << 20  # bytes between two looks at the disk
 
     def __init__(self, limit: int = 2 << 30) -> None:
         self.limit = limit
         self._file = None
-        self._end = 0
+        self._end = self._look_again = 0
         self._places: dict[int, tuple[int, int, int]] = {}  # row: (offset, height, width)
         self._lock = threading.Lock()
 
@@ -336,6 +503,10 @@ class PixelStore:
                 if self._file is None:
                     paths.cache_dir().mkdir(parents=True, exist_ok=True)
                     self._file = tempfile.TemporaryFile(dir=paths.cache_dir(), buffering=0)  # noqa: SIM115, stays open
+                if self._end >= self._look_again:
+                    if shutil.disk_usage(paths.cache_dir()).free < self.ROOM:
+                        raise OSError("the rest of the disk is for others")
+                    self._look_again = self._end + self.STEP
                 self._file.seek(self._end)
                 if self._file.write(memoryview(np.ascontiguousarray(pixels)).cast("B")) != pixels.nbytes:
                     raise OSError("disk full")

@@ -182,7 +182,7 @@ class _Extraction:
             first = rows.start
             while first < rows.stop:
                 last = min(first + self.batch_size, rows.stop)
-                yield _Batch(number, first, encoder.prepare(_stacked(self.images.batch(range(first, last)))))
+                yield _Batch(number, first, prepared(encoder, self.images, range(first, last)))
                 first = last
 
     def _read(self, number: int) -> Shard | None:
@@ -242,7 +242,7 @@ class _Extraction:
         ladder = [torch.float32, torch.float64] if self.choice.device.type != "mps" else [torch.float32]
         for dtype in ladder[ladder.index(used) + 1 if used in ladder else 0 :]:
             higher = self.encoder.at(dtype)
-            again = self._forward(higher, higher.prepare(_stacked(self.images.batch(indices))))
+            again = self._forward(higher, prepared(higher, self.images, indices))
             if np.isfinite(again).all():
                 note = (
                     f"{self.name}: {bad} of {len(again)} images from {self.images.where(indices.start)} on "
@@ -256,6 +256,12 @@ class _Extraction:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def prepared(encoder: Encoder, images: ImageSet, indices: range) -> Tensor:
+    """The network's input for some images, a block of them in memory at a time: a camera's images are large."""
+    parts = [encoder.prepare(_stacked(block)) for block in images.blocks(indices)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _stacked(images: list[np.ndarray]) -> Tensor | list[np.ndarray]:
@@ -274,7 +280,7 @@ def best_batch_size(encoder: Encoder, images: ImageSet, smallest: int = 32) -> i
     size = smallest
     while size <= min(SHARD, len(images)):
         try:
-            inputs = encoder.prepare(_stacked(images.batch(range(size))))
+            inputs = prepared(encoder, images, range(size))
             encoder.forward(inputs).cpu()  # chooses and loads kernels
             start = time.perf_counter()
             encoder.forward(inputs).cpu()  # `.cpu()` waits for the device

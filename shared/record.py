@@ -138,11 +138,23 @@ class Record:
         self._origin.data.append(Images(name, split, source, images, fingerprint, stand_in))
 
     def use_images(
-        self, images: ImageSet, name: str | None = None, split: str | None = None, count: int | None = None
+        self,
+        images: ImageSet,
+        name: str | None = None,
+        split: str | None = None,
+        count: int | None = None,
+        of: ImageSet | None = None,
     ) -> None:
-        """`use_data` for an image set; name, split and count where they are not the set's own."""
+        """Images used; name, split and count where they are not the set's own. of: the set they were chosen from."""
         name, split, count = name or images.name, split or images.split, len(images) if count is None else count
-        self._origin.data.append(Images(name, split, images.source, count, images.fingerprint, images.stand_in))
+        self._origin.data.append(
+            Images(name, split, images.source, count, images.fingerprint, images.stand_in, images.assumed())
+        )
+
+    def say_assumed(self) -> None:
+        """What was assumed of the images that `use_images` has named, a line each."""
+        for line in dict.fromkeys(line for images in self._origin.data for line in images.assumed):
+            self.say(f"  {line}")
 
     def use_model(self, name: str, **origin: str | None) -> None:
         """A model used; `origin`: the further fields of `shared.result.Model`."""

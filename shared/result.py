@@ -16,7 +16,8 @@ RUN_AGAIN = "run the experiment again"
 
 
 class Images(msgspec.Struct):
-    """Images used. fingerprint: a sha256 over them and their labels, in order. stand_in: why they are not `name`'s."""
+    """Images used. fingerprint: a sha256 over them and their labels, in order. stand_in: why they are not `name`'s.
+    assumed: how classes, columns and splits were found, and what was left out."""
 
     name: str
     split: str
@@ -24,6 +25,7 @@ class Images(msgspec.Struct):
     images: int
     fingerprint: str
     stand_in: str | None = None
+    assumed: list[str] = []
 
 
 class Model(msgspec.Struct):

@@ -1,31 +1,28 @@
 """From the name of a data set to its encoded images with their labels.
 
-A source is read lazily: labels and names at once, an image's bytes when its row is asked for. Parquet files of the hub
-are read directly, row group by row group: `datasets` would write a second copy of everything and takes seconds to
-import. A further format is one more class with `read`, `where` and `identity` (`Rows`) and one function that makes a
-`Source` of it, called from `find`.
+    open_set("cifar10")                       a set that the suite knows: its parquet files are read directly
+    open_set("me/birds@v2:small")             any set of the hub (or of the mirror): a revision, a configuration
+    open_set("~/photos")                      a folder or zip of images by class (`shared.folders`)
+    open_set("~/saved")                       whatever `datasets` reads (`shared.tables`)
+
+Each gives a `Collection`: the splits as they are found, and a function that reads one of them as a `Source`, lazily:
+labels and names at once, an image's bytes when its row is asked for. What had to be assumed stands in `Source.notes`.
+A further format is one more class with `read`, `where` and `identity` (`Rows`) and a function that makes a `Source`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import threading
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from shared import hub, paths
 from shared.errors import UserError
 from shared.models import labels as imagenet_labels
-from shared.specs import REPOSITORY
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,15 @@ HUB_SETS = {
     "pets": HubSet("timm/oxford-iiit-pet", "data", None, {"train": 3_680, "test": 3_669}),
     "imagenette": HubSet("frgfm/imagenette", "data", None, {"train": 9_469, "validation": 3_925, "ilsvrc_val": 500}),
 }
+GRAMMAR = re.compile(r"(?P<name>[\w.-]+/[\w.-]+|[\w-]+)(@(?P<revision>[^:@]+))?(:(?P<configuration>.+))?")
+# the hub's spellings of the three usual splits; any case counts, and words beside them: Train, val-2, images_test
+ROLES = {
+    "train": ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "val", "dev"),
+}
+_ROLE = {word: role for role, words in ROLES.items() for word in words}
+ALL = "all"  # the one split of images that come without splits
 
 
 class Rows(Protocol):
@@ -65,7 +71,8 @@ class Rows(Protocol):
 @dataclass
 class Source:
     """Rows with what is known of them. `names` are file names, `class_ids` the class names as the source spells them
-    (ImageNet ids in ImageNet's data sets), `class_names` the same in normal form."""
+    (ImageNet ids in ImageNet's data sets), `class_names` the same in normal form. `notes`: what had to be assumed, and
+    what was left out, a line each."""
 
     split: str
     words: str
@@ -75,6 +82,59 @@ class Source:
     names: list[str]
     class_ids: list[str]
     stand_in: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Collection:
+    """A data set before a split is chosen: `splits` as they are found, and `load`, which reads one of them."""
+
+    where: str
+    splits: list[str]
+    load: Callable[[str], Source]
+
+    def pick(self, asked: str) -> str:
+        """The split that `asked` names: itself, in another case, or under another of the hub's words for it.
+
+        UserError, with the splits that there are, for none or several.
+        """
+        for same in (str, str.casefold):
+            if chosen := [split for split in self.splits if same(split) == same(asked)]:
+                return chosen[0]
+        if self.splits == [ALL] and asked == "train":
+            return ALL
+        chosen = [split for split in self.splits if role(split) == role(asked) is not None]
+        chosen = [split for split in chosen if split.casefold() in _ROLE] or chosen  # validation before ilsvrc_val
+        if len(chosen) == 1:
+            return chosen[0]
+        has = ", ".join(self.splits)
+        if chosen:
+            raise UserError(f"{self.where}: {asked} may be any of {', '.join(chosen)}; name one: --split, --test-split")
+        if self.splits == [ALL]:
+            raise UserError(
+                f"{self.where}: no {asked}/ in it; make train/ and test/ with one sub-folder a class in each"
+            )
+        raise UserError(f"{self.where}: no split {asked}; it has {has}; name one of these: --split, --test-split")
+
+    def pick_train(self, asked: str = "") -> str:
+        """The split to train on: `asked`, else `train`, else the only one."""
+        return self.splits[0] if not asked and len(self.splits) == 1 else self.pick(asked or "train")
+
+    def pick_test(self, asked: str = "") -> str:
+        """The split to test on: `asked`, else the only one, else `test`, else `validation`."""
+        if not asked and len(self.splits) == 1:
+            return self.splits[0]
+        usual = [name for name in ("test", "validation") if any(role(split) == name for split in self.splits)]
+        if asked or usual:
+            return self.pick(asked or usual[0])
+        has = ", ".join(self.splits)
+        raise UserError(f"{self.where}: which split is for testing? It has {has}; name one: --split, --test-split")
+
+
+def role(split: str) -> str | None:
+    """`train`, `test` or `validation` for a name with one of the hub's words for it; None for others, and for two."""
+    roles = {_ROLE[word] for word in re.split(r"[-._ 0-9]+", split.casefold()) if word in _ROLE}
+    return roles.pop() if len(roles) == 1 else None
 
 
 def normal_name(name: str) -> str:
@@ -85,277 +145,118 @@ def normal_name(name: str) -> str:
     return " ".join(re.split(r"[_\s]+", name.strip("_ \t"))).casefold()
 
 
-def find(
-    name: str, split: str, *, root: Path | None = None, revision: str | None = None, label: str | None = None
-) -> Source:
-    """The split of the data set called `name`; see `shared.data.load_images`, which has the same arguments."""
+def normal_names(names: Sequence[str]) -> list[str]:
+    """`normal_name` of each; as they are where two would become one: `Cat` and `cat` stay two classes of a table."""
+    normal = [normal_name(name) for name in names]
+    return normal if len(set(normal)) == len(names) and all(normal) else list(names)
+
+
+def known_name(name: str) -> str:
+    """One spelling for one data set: the short name of a hub's (cifar100), the absolute path of a user's files."""
+    if name not in (*HUB_SETS, "digits") and _exists(name):
+        return str(Path(name).expanduser().resolve())
+    return next((short for short, hub_set in HUB_SETS.items() if hub_set.repository == name), name)
+
+
+def open_set(
+    name: str,
+    *,
+    root: Path | None = None,
+    revision: str | None = None,
+    label: str | None = None,
+    image: str | None = None,
+    classes_only: bool = False,
+) -> Collection:
+    """The data set called `name`; see `shared.data.load_images`, which has the same arguments.
+
+    classes_only: sub-folders called train or test are classes too (`--split all`).
+    """
     if name == "digits":
-        return digits_source(split)
-    if name not in HUB_SETS and Path(name).expanduser().is_dir():
-        return folder_source(Path(name).expanduser(), split)
-    known = HUB_SETS.get(name) or next((s for s in HUB_SETS.values() if s.repository == name), None)
-    if known:
-        repository, folder, revision = known.repository, known.folder, revision or known.revision
-        split = "validation" if split == "val" and "validation" in known.images else split
-        if split not in known.images:
-            raise UserError(f"{name}: no split {split}; it has {', '.join(known.images)}")
-    else:
-        repository, _, folder = name.partition(":")
-        if not REPOSITORY.fullmatch(repository):
-            choices = ", ".join([*HUB_SETS, "digits"])
-            raise UserError(f"data set {name!r}: expected {choices}, <owner>/<name> on the hub, or an existing folder")
-    imagenette = known is not None and known is HUB_SETS["imagenette"]
+        return Collection("digits", ["train", "test"], digits_source)
+    if name not in HUB_SETS and _exists(name):
+        return _open_files(Path(name).expanduser(), label, image, classes_only)
+    parts = GRAMMAR.fullmatch(name)
+    repository, configuration = (parts["name"], parts["configuration"] or "") if parts else (name, "")
+    known = HUB_SETS.get(repository) or next((s for s in HUB_SETS.values() if s.repository == repository), None)
+    revision = (parts and parts["revision"]) or revision
     root = root or paths.data_root()
-    if imagenette and not hub.in_mirror(root, repository):
-        source = imagenette_source(split)
-        if len(source.labels) != known.images[split]:
-            counts = f"{len(source.labels):,} of {known.images[split]:,} images"
-            raise UserError(f"{source.words}: {counts} of {split}; delete the folder to have it fetched again")
-    else:
-        source = _hub_source(repository, folder, split, root=root, revision=revision, label=label)
-        if known and len(source.labels) != known.images[split]:
-            source.stand_in = f"copy with {len(source.labels):,} of {known.images[split]:,} images"
-        elif imagenette:
-            source.stand_in = "parquet copy, not the 160-pixel files of torchvision"
-    if imagenette:
-        # a class folder is called by its ImageNet id; its name is the first synonym in ImageNet's list
-        names = dict(zip(*imagenet_labels.imagenet(), strict=True))
-        source.class_names = [normal_name(names[wnid].partition(",")[0]) for wnid in source.class_ids]
-    return source
-
-
-# Parquet files of a hub repository ----------------------------------------------------------------------------------
-
-
-def _hub_source(
-    repository: str, folder: str, split: str, *, root: Path | None, revision: str | None, label: str | None
-) -> Source:
-    """All parquet files of a split. folder: the configuration, or "" for the only one that has such a split."""
-    place = hub.find(
-        repository,
-        lambda names, where: split_files(names, where, folder, split),
-        kind="dataset",
-        revision=revision,
-        root=root,
-    )
-    mirror = place.revision == hub.MIRROR
-    words = f"mirror {place.path}" if mirror else f"hub {repository} at {place.path.name}"
-    return parquet_source(place.files, split, words, label=label)
-
-
-def split_files(names: list[str], where: str, folder: str, split: str) -> list[str]:
-    """Those of a repository's file names that are a split's parquet files, in order. UserError names a missing one.
-
-    They are called `<folder>/<split>-00000-of-00002.parquet` and so on, `<folder>/<split>.parquet`, or
-    `<folder>/<split>/0000.parquet` (the hub's own conversion).
-    """
-    pattern = re.compile(rf"{re.escape(split)}(-(\d{{5}})-of-(\d{{5}}))?\.parquet")
-    by_folder: dict[str, list[Path]] = {}
-    for file in (Path(name) for name in sorted(names) if name.endswith(".parquet")):
-        converted = file.parent.name == split and file.stem.isdigit()
-        place = (file.parent.parent if converted else file.parent).as_posix()
-        if (converted or pattern.fullmatch(file.name)) and folder in ("", place):
-            by_folder.setdefault(place, []).append(file)
-    copy = "missing from the copy; fetch it from the hub"
-    if not by_folder:
-        expected = Path(where, folder, f"{split}-00000-of-00001.parquet")
+    if known:
+        return _open_known(name, known, configuration, root, revision, label, image)
+    if not parts or "/" not in repository:
+        choices = ", ".join([*HUB_SETS, "digits"])
         raise UserError(
-            f"{expected}: {copy}, or unset PAPERS_DATA / --data-root; on the hub itself name another split, or ask for "
-            "its own conversion with revision refs/convert/parquet"
+            f"data set {name!r}: expected {choices}, <owner>/<name> on the hub (@<revision>, :<configuration>), or an "
+            "existing folder or file"
         )
-    if len(by_folder) > 1:
-        choices = ", ".join(sorted(by_folder))
-        raise UserError(f"{where}: several configurations have a split {split} ({choices}); add :<configuration>")
-    ((place, files),) = by_folder.items()
-    numbered = [match for file in files if (match := pattern.fullmatch(file.name)) and match[3]]
-    for number in range(int(numbered[0][3]) if numbered else 0):
-        expected = Path(place, f"{split}-{number:05d}-of-{numbered[0][3]}.parquet")
-        if expected not in files:
-            raise UserError(f"{Path(where, expected)}: {copy}")
-    return [file.as_posix() for file in files]
+    from shared import tables
+
+    return tables.open_repository(repository, configuration, root, revision, label, image)
 
 
-def parquet_source(files: list[Path], split: str, words: str, *, label: str | None = None) -> Source:
-    """Images of hub parquet files: a struct column (bytes, path) with any name, an integer or text label column.
-
-    label: the label column's name; None takes `label`, else `fine_label`, else the only integer column. UserError when
-    a file is damaged, a column is missing, or a label lies outside the class names.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _exists(name: str) -> bool:
     try:
-        schema = pq.read_schema(files[0])
-        image, label = _columns(files[0], schema, label)
-        table = pa.concat_tables(pq.ParquetFile(file).read(columns=[f"{image}.path", label]) for file in files)
-        paths = table.column(image).combine_chunks().field("path").to_pylist()
-        names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
-        rows = ParquetRows(files, image, names)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{files[0]}: not a readable parquet file ({error}); fetch it again") from error
-    given = table.column(label)
-    if pa.types.is_integer(given.type):
-        # By way of a list: pyarrow's conversion to numpy imports pandas, half a second.
-        labels = np.array([-1 if value is None else value for value in given.to_pylist()], np.int64)
-        raw_names = _class_names(schema, label) or [str(i) for i in range(int(labels.max(initial=-1)) + 1)]
-    else:
-        texts = given.to_pylist()
-        raw_names = sorted(set(texts))
-        labels = np.searchsorted(raw_names, texts).astype(np.int64)
-    if len(labels) and not 0 <= labels.min() <= labels.max() < len(raw_names):
-        row = int(np.flatnonzero((labels < 0) | (labels >= len(raw_names)))[0])
-        why = f"label {labels[row]}, but the column {label} names {len(raw_names)} classes"
-        raise UserError(f"{rows.where(row)}: {why}")
-    return Source(split, words, rows, labels, [normal_name(name) for name in raw_names], names, raw_names)
+        return Path(name).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # a text that can be no path
+        return False
 
 
-def _columns(file: Path, schema: pa.Schema, asked: str | None) -> tuple[str, str]:
-    """(image column, label column)."""
-    import pyarrow as pa
+def _open_files(path: Path, label: str | None, image: str | None, classes_only: bool) -> Collection:
+    """A folder or file of the user's: images by class, else what `datasets` knows."""
+    from shared import folders
 
-    structs = [field for field in schema if pa.types.is_struct(field.type)]
-    images = [field.name for field in structs if {"bytes", "path"} <= {child.name for child in field.type}]
-    integers = [field.name for field in schema if pa.types.is_integer(field.type)]
-    candidates = [asked] if asked else ["label", "fine_label", *(integers if len(integers) == 1 else [])]
-    label = next((name for name in candidates if name in schema.names), None)
-    columns = ", ".join(schema.names)
-    if not images:
-        raise UserError(f"{file}: no image column (a struct of bytes and path) among {columns}")
-    if label is None:
-        raise UserError(f"{file}: no column {asked or 'label or fine_label'} among {columns}")
-    return images[0], label
+    tree = folders.look_at(path)
+    if tree:
+        return folders.collection(tree, classes_only)
+    from shared import tables
+
+    return tables.open_local(path, label, image)
 
 
-def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
-    """The names of a ClassLabel, from the `huggingface` entry of the file's metadata."""
-    try:
-        info = json.loads((schema.metadata or {})[b"huggingface"])["info"]
-        return list(info["features"][label]["names"])
-    except (KeyError, TypeError, ValueError):
-        return None
+def _open_known(
+    name: str,
+    known: HubSet,
+    configuration: str,
+    root: Path | None,
+    revision: str | None,
+    label: str | None,
+    image: str | None,
+) -> Collection:
+    """A set whose files are known: `datasets`, which takes a second to import, is not asked."""
+    from shared import parquet
+
+    imagenette = known is HUB_SETS["imagenette"]
+    own = imagenette and not hub.in_mirror(root, known.repository)
+
+    def load(split: str) -> Source:
+        if own:
+            source = imagenette_source(split)
+            if len(source.labels) != known.images[split]:
+                counts = f"{len(source.labels):,} of {known.images[split]:,} images"
+                raise UserError(f"{source.words}: {counts} of {split}; delete the folder to have it fetched again")
+        else:
+            place = hub.find(
+                known.repository,
+                lambda names, where: parquet.split_files(names, where, configuration or known.folder, split),
+                kind="dataset",
+                revision=revision or known.revision,
+                root=root,
+            )
+            source = parquet.source(place.files, split, parquet.words(place, known.repository), label, image)
+            if len(source.labels) != known.images[split]:
+                source.stand_in = f"copy with {len(source.labels):,} of {known.images[split]:,} images"
+            elif imagenette:
+                source.stand_in = "parquet copy, not the 160-pixel files of torchvision"
+        if imagenette:
+            # a class folder is called by its ImageNet id; its name is the first synonym in ImageNet's list
+            synonyms = dict(zip(*imagenet_labels.imagenet(), strict=True))
+            names = [normal_name(synonyms[wnid].partition(",")[0]) for wnid in source.class_ids]
+            source = replace(source, class_names=names)
+        return source
+
+    return Collection(name, list(known.images), load)
 
 
-class ParquetRows:
-    """Encoded images in parquet files: one row group at a time is in memory, its rows are read together."""
-
-    def __init__(self, files: list[Path], image: str, names: list[str]) -> None:
-        import pyarrow.parquet as pq
-
-        self.files, self.image, self.names = files, image, names
-        self.identity = json.dumps(["parquet", image, [hub.file_identity(file) for file in files]])
-        self._open = [pq.ParquetFile(file) for file in files]  # mapped files would stay in the resident memory
-        self._groups = [(f, g) for f, file in enumerate(self._open) for g in range(file.num_row_groups)]
-        counts = [self._open[f].metadata.row_group(g).num_rows for f, g in self._groups]
-        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self._held: tuple[int, object] | None = None
-        self._lock = threading.Lock()
-
-    def where(self, row: int) -> str:
-        group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        file = self._groups[group][0]
-        first = self._starts[[f for f, _ in self._groups].index(file)]
-        return f"{self.files[file]} row {row - first} ({self.names[row]})"
-
-    def read(self, rows: Sequence[int]) -> list[bytes]:
-        rows = np.asarray(rows, np.int64)
-        groups = np.searchsorted(self._starts, rows, side="right") - 1
-        result: list[bytes] = [b""] * len(rows)
-        for group in np.unique(groups):
-            column = self._group(int(group))
-            for position in np.flatnonzero(groups == group):
-                value = column[int(rows[position] - self._starts[group])].as_py()
-                if value is None:
-                    raise UserError(f"{self.where(int(rows[position]))}: no bytes in the row; fetch the file again")
-                result[position] = value
-        return result
-
-    def _group(self, group: int) -> pa.Array:
-        with self._lock:
-            if self._held is None or self._held[0] != group:
-                self._held = None  # two groups are never in memory at once
-                file, number = self._groups[group]
-                try:
-                    table = self._open[file].read_row_group(number, columns=[f"{self.image}.bytes"])
-                except OSError as error:  # ArrowException's reading errors are OSErrors too
-                    why = f"row group {number} is damaged ({error}); fetch the file again"
-                    raise UserError(f"{self.files[file]}: {why}") from error
-                self._held = group, table.column(0).combine_chunks().field("bytes")
-            return self._held[1]
-
-
-# A folder of image files ---------------------------------------------------------------------------------------------
-
-
-def folder_source(folder: Path, split: str) -> Source:
-    """A folder of the user's own: one sub-folder a class, below `train/` and `test/` when there are such folders.
-
-    Without them all images form one split, called "all", which answers for "train" too; a "test" is then refused,
-    since it would be the same images. Files are ordered by class folder, then name. UserError, with the counts, for
-    fewer than two classes, an empty class, a class in one split only, or two folders with one normal name.
-    """
-    splits = [name for name in ("train", "val", "validation", "test") if (folder / name).is_dir()]
-    if not splits:
-        if split not in ("train", "all"):
-            raise UserError(f"{folder}: no {split}/ in it; make train/ and test/ with one sub-folder a class in each")
-        return image_files_source(_classes(folder), "all", f"folder {folder}", folder)
-    if split not in splits:
-        raise UserError(f"{folder}: no {split}/ in it, only {', '.join(name + '/' for name in splits)}")
-    classes = {name: _classes(folder / name) for name in splits}
-    here = classes[split]
-    for name, there in classes.items():
-        counts = ", ".join(
-            f"{c}: {len(here.get(c, []))} in {split}/, {len(there.get(c, []))} in {name}/"
-            for c in sorted(set(there) ^ set(here))
-        )
-        if counts:
-            raise UserError(f"{folder}: every class has to be in every split, but images of {counts}")
-    return image_files_source(here, split, f"folder {folder / split}", folder / split)
-
-
-def image_files_source(classes: dict[str, list[Path]], split: str, words: str, folder: Path) -> Source:
-    """Image files by class folder, in that order; `folder` is only for the messages."""
-    names = [normal_name(name) for name in classes]
-    counts = ", ".join(f"{name}: {len(files)} images" for name, files in classes.items()) or "no class folder"
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise UserError(f"{folder}: two class folders both read as {twice[0]!r}; rename one")
-    if len(names) < 2:
-        raise UserError(f"{folder}: at least two classes are needed, one sub-folder each, but there is {counts}")
-    empty = [name for name, files in classes.items() if not files]
-    if empty:
-        raise UserError(f"{folder}: no images in {', '.join(empty)} ({counts})")
-    files = [file for of_class in classes.values() for file in of_class]
-    labels = np.repeat(np.arange(len(names)), [len(of_class) for of_class in classes.values()]).astype(np.int64)
-    return Source(split, words, FileRows(files), labels, names, [file.name for file in files], list(classes))
-
-
-def _classes(folder: Path) -> dict[str, list[Path]]:
-    from PIL import Image
-
-    suffixes = set(Image.registered_extensions())
-    return {
-        entry.name: [f for f in sorted(entry.rglob("*")) if f.suffix.lower() in suffixes and not f.name.startswith(".")]
-        for entry in sorted(folder.iterdir())
-        if entry.is_dir() and not entry.name.startswith(".")
-    }
-
-
-class FileRows:
-    """Every image is a file of its own."""
-
-    def __init__(self, files: list[Path]) -> None:
-        self.files = files
-        self.identity = json.dumps(["files", [hub.file_identity(file) for file in files]])
-
-    def where(self, row: int) -> str:
-        return str(self.files[row])
-
-    def read(self, rows: Sequence[int]) -> list[bytes]:
-        try:
-            return [self.files[row].read_bytes() for row in rows]
-        except OSError as error:
-            why = f"cannot be read ({error.strerror}); it was there at the start"
-            raise UserError(f"{error.filename}: {why}") from error
+# Imagenette and digits -----------------------------------------------------------------------------------------------
 
 
 def imagenette_source(split: str) -> Source:
@@ -363,19 +264,21 @@ def imagenette_source(split: str) -> Source:
 
     ilsvrc_val: the ILSVRC2012_val_* files of both parts, the 500 ImageNet validation images of the ten classes.
     """
+    from shared import folders
+
     home = paths.cache_dir() / "imagenette"
     parts = {"train": ["train"], "validation": ["val"], "ilsvrc_val": ["train", "val"]}[split]
     for part in parts:
         if not (home / "imagenette2-160" / part).is_dir():
             _download_imagenette(home, part)
     prefix = "ILSVRC2012_val_" if split == "ilsvrc_val" else ""
-    folders = [home / "imagenette2-160" / part for part in parts]
-    wnids = sorted({entry.name for folder in folders for entry in folder.iterdir() if entry.is_dir()})
+    below = [home / "imagenette2-160" / part for part in parts]
+    wnids = sorted({entry.name for folder in below for entry in folder.iterdir() if entry.is_dir()})
     classes = {
-        wnid: sorted((f for d in folders for f in (d / wnid).glob(f"{prefix}*.JPEG")), key=lambda file: file.name)
+        wnid: sorted((f for d in below for f in (d / wnid).glob(f"{prefix}*.JPEG")), key=lambda file: file.name)
         for wnid in wnids
     }
-    return image_files_source(classes, split, f"torchvision Imagenette 160px in {home}", home)
+    return folders.files_source(classes, split, f"torchvision Imagenette 160px in {home}", home)
 
 
 def _download_imagenette(home: Path, part: str) -> None:
@@ -388,17 +291,12 @@ def _download_imagenette(home: Path, part: str) -> None:
         raise UserError(f"imagenette: cannot be downloaded ({error}); {hub.WAY_OUT['dataset']}") from error
 
 
-# scikit-learn's digits -----------------------------------------------------------------------------------------------
-
-
 def digits_source(split: str) -> Source:
     """scikit-learn's embedded digits: 1,797 grey 8x8 images, 0..16 scaled to 0..255; the last 500 are the test split.
 
     The file's order is by writer, so train and test come mostly from different hands.
     """
     parts = {"train": slice(0, 1297), "test": slice(1297, None)}
-    if split not in parts:
-        raise UserError(f"digits: no split {split}; it has train and test")
     from sklearn.datasets import load_digits  # takes a second
 
     bunch = load_digits()

@@ -50,13 +50,12 @@ PRECISION_IMAGES = 4
 
 
 @dataclass
-class Config(cli.Common):
+class Config(cli.Common, cli.TrainTest):
     models: tuple[str, ...] = tuple(ARTICLE_MODELS)
     """encoders: hub names or folders, timm:<name>, wheel:<name>"""
     data: tuple[str, ...] = tuple(ARTICLE_DATA)
-    """cifar100, pets, cifar10, imagenette, digits, <owner>/<name> on the hub, or a folder with a sub-folder a class"""
-    data_root: Path | None = None
-    """mirror of the image sets (default: PAPERS_DATA)"""
+    """cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder or a
+    zip with a sub-folder a class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
     protocol: Literal["article", "big_vision", "both"] = "both"
     """article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
     shots: tuple[int, ...] = (1, 2, 5, 10)
@@ -261,14 +260,19 @@ def measure(config: Config) -> Run:
 def open_data(name: str, config: Config) -> Split:
     """One data set, and which of its images have which role. UserError where it has too few."""
     from papers.vit.part4 import split as splits
+    from shared.data import load_two, tell_assumed
+    from shared.sources import known_name
 
-    name = splits.known_name(name)
+    name = known_name(name)
     authors = {}
     if config.protocol != "article":
         authors = {"authors_shots": max(config.big_vision_shots), "authors_seeds": config.big_vision_seeds}
-    sizes = splits.Sizes(config.pool, config.selection, config.test)
-    split = splits.make(*splits.load(name, config.data_root), sizes, seed=config.seed, **authors)
-    split.draws = splits.draws(split, tuple(sorted(config.shots)), config.draws, seed=config.seed)
+    article = config.protocol != "big_vision"  # its own draws need neither a pool nor images to choose lambda
+    sizes = splits.Sizes(config.pool if article else 0, config.selection if article else 0, config.test)
+    train, test = load_two(name, train=config.split, test=config.test_split, **config.where)
+    tell_assumed(train, test)
+    split = splits.make(train, test, sizes, seed=config.seed, **authors)
+    split.draws = splits.draws(split, tuple(sorted(config.shots)) if article else (), config.draws, seed=config.seed)
     split.spec, split.title = name, ARTICLE_DATA.get(name) or (Path(name).name if Path(name).is_absolute() else name)
     return split
 
@@ -384,21 +388,22 @@ def say_origin(record: Record, run: Run) -> None:
     record.section("images, models, device")
     for d in run.data:
         roles = {"pool": d.pool, "selection": d.selection, "test images": d.test_rows}
+        roles = {role: rows for role, rows in roles.items() if rows.size}
         parts = " + ".join(f"{rows.size:,} {role}" for role, rows in roles.items())
         parts += f" ({' + '.join(str(rows.shape[1]) for rows in roles.values())} a class)"
         if d.authors:
             further = len(d.used) - d.pool.size - d.selection.size
             parts += f", {further:,} further training images for big_vision"
         record.say(f"  {d.title}: {parts}, from {d.train.source}")
-        if d.test.split not in ("test", "all"):
-            record.say(f"    no test part: the test images are of its {d.test.split} part")
+        for line in dict.fromkeys([*d.train.assumed(), *d.test.assumed()]):
+            record.say(f"    {line}")
         if d.stand_in:
             record.say(f"    stand-in: {d.stand_in}")
         count = len(d.left_out)
         why = f": {'; '.join(d.left_out)}" if count else " (no exact duplicate of another one in use)"
         record.say(f"    left out by content: {count} training image{'s' if count != 1 else ''}{why}")
-        record.use_images(d.used, d.title, split="train")
-        record.use_images(d.tested, d.title, split="test")
+        record.use_images(d.used, d.title, split="train", of=d.train)
+        record.use_images(d.tested, d.title, split="test", of=d.test)
     longer = record.results.get("breeds", {}).get("longer_name")
     if longer:
         names = ", ".join(f"{breed} ({name})" for breed, name in longer.items())

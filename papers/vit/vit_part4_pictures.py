@@ -93,7 +93,7 @@ def main(config: Config) -> Record:
 def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
     """The images of one draw. UserError: the result has no such draw, or its images are not here."""
     from papers.vit.part4.split import all_rows
-    from shared.data import load_images
+    from shared.data import load_two
 
     kept = result["results"]["data"].get(config.data)
     if kept is None:
@@ -110,7 +110,10 @@ def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
     if not 0 <= config.draw < len(draws):
         known = ", ".join(f"{k} ({len(d)} draws)" for k, d in by_shots.items())
         raise UserError(f"{path}: no draw {config.draw} at k = {config.shots}; it has k = {known}")
-    images = load_images(kept["spec"], "train", root=config.data_root)
+    asked = result["provenance"]["config"] or {}
+    columns = {"label": asked.get("label") or None, "image": asked.get("image") or None}
+    where = {"train": rows["train_split"], "test": rows["test_split"], "root": config.data_root}
+    images = load_two(kept["spec"], **where, **columns)[0]
     used = all_rows(pool, selection, authors)
     origins = {(d["name"], d["split"]): d["fingerprint"] for d in result["provenance"]["data"]}
     if len(images) <= used.max() or images.subset(used).fingerprint != origins[config.data, "train"]:

@@ -50,15 +50,15 @@ Cells = dict[tuple[str, int], Cell]
 
 
 @dataclass
-class Config(cli.Common):
+class Config(cli.Common, cli.TrainTest):
     experiment: str = "scratch"
     """name of the result and of the folder of its runs"""
     data: str = "cifar10"
-    """cifar10, digits, a hub data set, or a folder with train/ and test/, one sub-folder a class"""
-    data_root: Path | None = None
-    """mirror of the hub (default: PAPERS_DATA)"""
-    test_split: str = "test"
-    """split whose images validate; what --validation leaves of it is held out"""
+    """cifar10, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder or zip with a sub-folder a class,
+    perhaps below train/ and test/, or what `datasets` reads"""
+    test_split: str = ""
+    """split whose images validate; what --validation leaves of it is held out (default: test, or validation where there
+    is none; a fifth of every class where there is one split only)"""
     models: tuple[str, ...] = ("ViT", "ResNet")
     """ViT, ResNet or both"""
     sizes: tuple[int, ...] = SIZES
@@ -115,8 +115,10 @@ def check(config: Config) -> None:
             raise UserError(f"--{key} {getattr(config, key)}: must be at least {bound}")
     if not 0 <= config.warmup <= config.steps:
         raise UserError(f"--warmup {config.warmup}: must lie between 0 and --steps {config.steps}")
-    if config.test_split == "train":
-        raise UserError("--test-split train: images that are trained on cannot validate; name another split")
+    if config.test_split and config.test_split == (config.split or "train"):
+        raise UserError(
+            f"--test-split {config.test_split}: images that are trained on cannot validate; name another split"
+        )
     if not config.models or not config.sizes:
         raise UserError("--models and --sizes: name at least one of each")
     until = config.until
@@ -149,8 +151,9 @@ def main(config: Config) -> Record | None:
     if config.factors:
         question = "Does anything that the article leaves out of its recipe move the result?"
         runs = factors.plan(config)
-    train, train_set = stream.read_images(config.data, "train", config.image_size, config.data_root)
-    test, test_set = stream.read_images(config.data, config.test_split, config.image_size, config.data_root)
+    train_set, test_set = open_data(config)
+    train, test = (stream.arrays_of(images, config.image_size) for images in (train_set, test_set))
+    note_copies(train_set, test_set)
 
     name = config.experiment + "-factors" * bool(config.factors)
     with Record("vit", name, config=config, question=question, results=config.results, quiet=rank > 0) as record:
@@ -180,6 +183,29 @@ def main(config: Config) -> Record | None:
     return record
 
 
+def open_data(config: Config) -> tuple[ImageSet, ImageSet]:
+    """The images to train on and to test on, over one list of classes; said before anything is trained."""
+    from papers.vit.part4 import stream
+    from shared.data import load_two, tell_assumed
+
+    train, test = load_two(config.data, train=config.split, test=config.test_split, **config.where)
+    if test is train:
+        train, test = stream.hold_out(train)
+    tell_assumed(train, test)
+    return train, test
+
+
+def note_copies(train: ImageSet, test: ImageSet) -> None:
+    """Test images whose very pixels are trained on: counted and told, not left out, as the article trains on all."""
+    from shared.data import copies
+
+    again = copies(test, train)
+    which = f", e.g. {test.where(int(again[0]))}" if len(again) else ""
+    test.notes.append(f"by content: {len(again):,} of {len(test):,} test images are training images too{which}")
+    if len(again):
+        print(f"  {test.notes[-1]}", file=sys.stderr, flush=True)
+
+
 def origin(
     record: Record, config: Config, experiment: Experiment, train_set: ImageSet, test_set: ImageSet
 ) -> str | None:
@@ -187,8 +213,9 @@ def origin(
     from papers.vit.part4 import stream
 
     record.seed = 0
-    record.use_images(train_set, config.data, "train")
-    record.use_images(test_set, config.data, config.test_split)
+    one = train_set.split == test_set.split  # a set in one piece
+    record.use_images(train_set, config.data, "train" if one else None)
+    record.use_images(test_set, config.data, "test" if one else None)
     pixels = "{0}x{0}, random crop (padding {1}, black) and flip in training, mean {2}, std {3}"
     if config.factors:
         pixels = "{0}x{0}, in training random crop (padding {1}) and flip"
@@ -261,6 +288,8 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
     for run in runs:
         if run not in curves:
             record.say(f"  {experiment.line(run)}")
+    record.section("the images")
+    record.say_assumed()
     record.results = {"runs": {}, "cells": {}}
     for run, curve in curves.items():
         digests = {key: value for key, value in curve.identity.items() if key.endswith("_sha256")}
@@ -485,6 +514,8 @@ def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str],
     record.section("runs")
     for run in experiment.runs:
         record.say(f"  {run.change:<14} {failed.get(run) or experiment.line(run)}")
+    record.section("the images")
+    record.say_assumed()
     record.results = {f"{run.change}/seed{run.seed}": curve.summary() for run, curve in curves.items()}
     record.cannot_show(
         "factors together, and other networks or numbers of images; a difference that is smaller than what a "

@@ -65,7 +65,7 @@ NO_DRAW = (
 
 
 @dataclass
-class Config(cli.Common):
+class Config(cli.Common, cli.Images):
     models: tuple[str, ...] = (
         "google/vit-base-patch16-224",
         "google/vit-large-patch16-224",
@@ -74,11 +74,9 @@ class Config(cli.Common):
     )
     """classifiers: hub names or folders, timm:<name>, wheel:<name>"""
     data: str = "imagenette"
-    """imagenette, or a folder whose sub-folders are wnids (n01440764)"""
+    """imagenette, or images by class: a folder, zip or table of your own, <owner>/<name>[@revision][:configuration]"""
     split: str = ""
-    """default: validation of imagenette, all of a folder"""
-    data_root: Path | None = None
-    """mirror of the image sets (default: PAPERS_DATA)"""
+    """split to score (default: validation of imagenette; else test, validation or the only one)"""
     ways: tuple[Literal["own", "squash", "crop"], ...] = ("own", "squash", "crop")
     """how the images enter; the first one makes the headline"""
     gallery: Literal["eight", "all", "none"] = "eight"
@@ -164,15 +162,16 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
     UserError for a model or data set that cannot be found, or that is not over ImageNet-1k's classes.
     """
     from shared import models  # here, so that --help need not load torch
-    from shared.data import load_images
+    from shared.data import load_images, load_test, tell_assumed
     from shared.device import choose
 
     if not config.models or not config.ways:
         raise UserError("models and ways: at least one of each is needed; leave the option out for the defaults")
     imagenette = config.data in IMAGENETTE
-    split = config.split or ("validation" if imagenette else "all")
-    sets = [load_images(config.data, split, root=config.data_root)]
-    if imagenette and split == "validation":  # most of its images are ImageNet training images: add 500 that are not
+    sets = [load_test(config.data, config.split, **config.where)]
+    if (
+        imagenette and sets[0].split == "validation"
+    ):  # most of its images are ImageNet training images: add 500 that are not
         sets.append(load_images(config.data, "ilsvrc_val", root=config.data_root))
     choice = choose(config.device, config.dtype)
     classifiers: list[Classifier] = []
@@ -186,6 +185,7 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
         if name in [c.name for c in classifiers]:  # results are kept by name
             name = spec
         classifiers.append(Classifier(spec, name, identity, subset, models.computed_in(identity, choice)))
+    tell_assumed(*sets)
     total = sum(map(len, sets))
     passes = len(classifiers) * len(config.ways) * total
     cost = f"up to {passes:,} forward passes on {choice.name} in {choice.dtype_name}, less what is cached"
@@ -319,6 +319,7 @@ def tell_counts(record: Record, classifiers: list[Classifier], notes: list[str],
     record.say_table("Top-1 and top-5 over 1,000 classes", columns, rows, lines=lines)
     for note in notes:
         record.say(f"  {note}")
+    tell_images(record, list(dict.fromkeys(way.images for c in classifiers for way in c.ways)))
     images = classifiers[0].headline.images
     if images.stand_in:
         record.say(f"  stand-in images: {images.stand_in}; {images.source}")
@@ -328,6 +329,22 @@ def tell_counts(record: Record, classifiers: list[Classifier], notes: list[str],
     if imagenette:
         for text in (FOUR_OR_THREE, f"Its eight images: {NO_DRAW}."):
             record.say(textwrap.indent(textwrap.fill(text, 116, break_on_hyphens=False), "  "))
+
+
+def tell_images(record: Record, sets: Sequence[ImageSet]) -> None:
+    """What was assumed of the images, and which of them stand twice, by content."""
+    from shared.data import copies, repeated
+
+    record.say_assumed()
+    for images in sets:
+        again = repeated(images)
+        if len(again):
+            record.say(f"  by content: {len(again):,} of {images.split} are copies, e.g. {images.where(int(again[0]))}")
+    for images in sets[1:]:
+        count = len(copies(images, sets[0]))
+        record.say(
+            f"  by content: {count:,} of the {len(images):,} images of {images.split} are in {sets[0].split} too"
+        )
 
 
 def tell_seen(record: Record, classifiers: list[Classifier]) -> None:

@@ -185,3 +185,140 @@ def test_a_store_without_a_place_to_write_keeps_nothing(monkeypatch: pytest.Monk
     store = PixelStore()
     store.put(0, np.zeros((2, 2, 3), np.uint8))
     assert store.get(0) is None
+
+
+# ------------------------------------------------------------------------------------------------ what is not opened
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "an EPS drawing, which is not opened"),
+        (b"%PDF-1.7\n", "a PDF, which is not opened"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git-lfs pointer, not the image: run `git lfs"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC, which this Pillow does not open"),
+        (b'<?xml version="1.0"?><svg width="9">', "an SVG drawing"),
+        (b"<!DOCTYPE html><title>404</title>", "a web page, saved in the image's place"),
+        (b"", "0 bytes; an empty file"),
+        (b"\1\2\3" * 40, "120 bytes; damaged, or none of JPEG, "),
+    ],
+)
+def test_what_it_is_instead_is_said(data: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=f"here: not a readable image .*{message}") as error:
+        decode(data, "here")
+    assert "BytesIO" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF"])
+def test_no_other_program_is_started(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr(subprocess, "Popen", never)
+    with pytest.raises(UserError, match="which is not opened"):
+        decode(encoded(Image.fromarray(colours()), kind), "here")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "JPEG2000", "AVIF", "ICO", "TGA", "PPM"])
+def test_the_usual_formats_are_opened(kind: str) -> None:
+    if kind not in image_sets.formats():
+        pytest.skip(f"this Pillow has no {kind}")
+    assert decode(encoded(Image.fromarray(colours()), kind), "x").shape[2] == 3
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Image.Image) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", full)
+    with pytest.raises(UserError, match=r"here: not enough memory to decode it \(20x12 pixels\); end other programs"):
+        decode(encoded(Image.fromarray(colours())), "here")
+
+
+# ------------------------------------------------------------------------------------------------ large images
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "expected"),
+    [
+        ((400, 640), "JPEG", (100, 160)),
+        ((400, 199), "JPEG", (400, 199)),  # a side shorter than twice REDUCED
+        ((801, 803), "JPEG", (101, 101)),
+        ((400, 640), "PNG", (400, 640)),
+        ((199, 199), "JPEG", (199, 199)),
+    ],
+)
+def test_a_large_jpeg_comes_at_a_reduced_scale(
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], kind: str, expected: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(image_sets, "REDUCED", 100)
+    smooth = np.add.outer(np.linspace(0, 120, size[0]), np.linspace(0, 120, size[1])).astype(np.uint8)
+    image = Image.fromarray(np.repeat(smooth[..., None], 3, axis=2))
+    pixels = decode(encoded(image, kind), "x")
+    assert pixels.shape == (*expected, 3)
+    whole = np.asarray(image.resize(expected[::-1], Image.Resampling.BOX)).astype(int)
+    assert np.abs(pixels - whole).mean() < 2
+
+
+def test_a_reduced_jpeg_is_turned_upright(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_sets, "REDUCED", 10)
+    exif = Image.Exif()
+    exif[image_sets.ORIENTATION] = 6
+    assert decode(encoded(Image.new("RGB", (80, 40)), "JPEG", exif=exif), "x").shape == (20, 10, 3)
+
+
+def test_blocks_hold_little_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Small images come together, large ones one by one; in order, and the same as all at once."""
+    monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_sets, "BLOCK", 5000)
+    rng, sizes = np.random.default_rng(0), [10, 10, 10, 60, 60, 10, 10, 20, 10]
+    for number, size in enumerate(sizes):
+        folder = tmp_path / "x" / ("a" if number < 5 else "b")
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (size, size, 3), np.uint8)).save(folder / f"{number}.png")
+    images = image_sets.load_images(str(tmp_path / "x"))
+    blocks = list(images.blocks())
+    assert all(sum(map(np.size, block)) - max(map(np.size, block)) <= 5000 for block in blocks)
+    assert [image.shape[0] for block in blocks for image in block] == sizes and len(blocks) == 3
+    again = images.batch(slice(None))
+    assert all(np.array_equal(a, b) for a, b in zip((i for block in blocks for i in block), again, strict=True))
+    assert [len(block) for block in images.blocks([8, 0, 1])] == [3]
+
+
+def test_encoded_images_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are asked for: large files are not all in memory before the first is decoded."""
+    from shared.sources import Source
+
+    held: list[int] = []
+
+    class Rows:
+        identity = ""
+
+        def where(self, row: int) -> str:
+            return f"row {row}"
+
+        def read(self, rows: np.ndarray) -> list[bytes]:
+            held.append(sum(len(content) for content in [content] * len(rows)))
+            return [content] * len(rows)
+
+    content = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)))
+    monkeypatch.setattr(image_sets, "BLOCK", 8 * 4 * len(content))
+    labels = np.zeros(100, np.int64)
+    image_sets.ImageSet("x", Source("all", "here", Rows(), labels, ["a"], ["f"] * 100, ["a"])).digests(save=False)
+    assert max(held) <= 8 * len(content) and sum(held) == 100 * len(content)
+
+
+def test_the_store_leaves_the_disk_to_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import shutil
+    from types import SimpleNamespace
+
+    monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
+    store, free = PixelStore(), [PixelStore.ROOM + 1]
+    monkeypatch.setattr(PixelStore, "STEP", 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free[0]))
+    store.put(0, np.zeros((8, 8, 3), np.uint8))
+    free[0] = PixelStore.ROOM - 1
+    store.put(1, np.ones((8, 8, 3), np.uint8))
+    assert store.get(0) is not None and store.get(1) is None and store.has(1)  # nobody waits for it

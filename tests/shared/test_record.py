@@ -107,7 +107,7 @@ def test_images_and_models_are_named_with_all_that_decides_a_number(tmp_path):
         record.use_identity(identity, name="n", preprocessing="squash")
     origin = Record.load(tmp_path / "toy" / "origin.json")["provenance"]
     whole = {"name": images.name, "split": images.split, "source": images.source, "images": len(images)}
-    whole |= {"fingerprint": images.fingerprint, "stand_in": images.stand_in}
+    whole |= {"fingerprint": images.fingerprint, "stand_in": images.stand_in, "assumed": images.assumed()}
     assert origin["data"] == [whole, whole | {"name": "other", "split": "part", "images": 7}]
     assert origin["models"] == [vars(identity), vars(identity) | {"name": "n", "preprocessing": "squash"}]
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from shared.data import HUB_SETS, ImageSet, load_images
+from shared.data import ImageSet
 from shared.errors import UserError
+from shared.folders import some
 
 # test images a class in the article; other data: as many as the smallest class has, up to 30
 ARTICLE_TEST = {"cifar100": 10, "pets": 30}
@@ -27,7 +27,7 @@ TEST_AT_MOST = 30
 
 @dataclass(frozen=True)
 class Sizes:
-    """Images a class in each role; test None: the data set's own (see ARTICLE_TEST)."""
+    """Images a class in each role; test None: the data set's own (see ARTICLE_TEST). pool 0: only big_vision draws."""
 
     pool: int = 20
     selection: int = 5
@@ -100,33 +100,12 @@ def all_rows(pool: np.ndarray, selection: np.ndarray, authors: list[np.ndarray])
     return np.concatenate([article, further])
 
 
-def known_name(name: str) -> str:
-    """One spelling for one data set: the short name of a hub's (cifar100), the absolute path of a user's folder."""
-    if name not in (*HUB_SETS, "digits") and Path(name).expanduser().is_dir():
-        return str(Path(name).expanduser().resolve())
-    return next((short for short, hub_set in HUB_SETS.items() if hub_set.repository == name), name)
-
-
-def load(name: str, root: Path | None) -> tuple[ImageSet, ImageSet]:
-    """The training and test part of a data set by its `known_name`; a plain folder is one set in both roles."""
-    train = load_images(name, "train", root=root)
-    return (train, train) if train.split == "all" else (train, load_images(name, test_part(name), root=root))
-
-
-def test_part(name: str) -> str:
-    """The validation part is the test part where there is no other (Imagenette, a folder with train/ and val/)."""
-    parts = HUB_SETS[name].images if name in HUB_SETS else ()
-    if Path(name).is_absolute():  # a user's folder, see `known_name`
-        parts = [part.name for part in Path(name).iterdir() if part.is_dir()]
-    return next((part for part in ("test", "validation", "val") if part in parts), "test")
-
-
 def make(
     train: ImageSet, test: ImageSet, sizes: Sizes, *, seed: int, authors_shots: int = 0, authors_seeds: int = 0
 ) -> Split:
     """Choose all images of one data set. UserError when a class has too few, with the counts."""
-    tests_a_class = sizes.test or _test_size(train, test, sizes)
     needed = max(sizes.pool + sizes.selection, authors_shots)
+    tests_a_class = sizes.test or _test_size(train, test, needed)
     check(train, test, needed, tests_a_class)
     rng = np.random.default_rng(seed)
     order = [rng.permutation(np.flatnonzero(test.labels == c)) for c in range(len(test.class_names))]
@@ -141,7 +120,8 @@ def make(
 
     fresh = _Fresh(train, test.subset(test_rows.ravel()).content_hashes())
     # hash what will be needed in one go, with two in reserve for duplicates: images are decoded in parallel
-    fresh.learn(np.concatenate([rows[: needed + 2] for classes in [candidates, *authors_orders] for rows in classes]))
+    orders = [candidates, *authors_orders] if sizes.pool + sizes.selection else authors_orders
+    fresh.learn(np.concatenate([rows[: needed + 2] for classes in orders for rows in classes]))
     chosen = np.stack([fresh.first(rows, sizes.pool + sizes.selection) for rows in candidates])
     authors = [np.stack([fresh.first(rows, authors_shots) for rows in classes]) for classes in authors_orders]
     pool, selection = chosen[:, : sizes.pool], chosen[:, sizes.pool :]
@@ -189,28 +169,21 @@ class _Fresh:
         return np.array(chosen, dtype=np.int64)
 
 
-def _test_size(train: ImageSet, test: ImageSet, sizes: Sizes) -> int:
+def _test_size(train: ImageSet, test: ImageSet, needed: int) -> int:
     """Test images a class where the user names none."""
     if train.name in ARTICLE_TEST:
         return ARTICLE_TEST[train.name]
     smallest = min(Counter(test.labels.tolist()).values(), default=0)
     if train is test:
-        smallest -= sizes.pool + sizes.selection
+        smallest -= needed
     return max(1, min(TEST_AT_MOST, smallest))
 
 
 def check(train: ImageSet, test: ImageSet, needed: int, tests_a_class: int) -> None:
-    """UserError with the counts: one class, a class in one part only, too few images in a class."""
+    """UserError with the counts: one class, too few images in a class. Both parts have one list of classes."""
     name = train.name
     if len(train.class_names) < 2:
         raise UserError(f"{name}: one class only ({', '.join(train.class_names) or 'none'}); two or more are needed")
-    if train.class_names != test.class_names:
-        in_one = [f"{c!r} only in train" for c in train.class_names if c not in test.class_names]
-        in_one += [f"{c!r} only in test" for c in test.class_names if c not in train.class_names]
-        raise UserError(
-            f"{name}: train has {len(train.class_names)} classes and test {len(test.class_names)}: {_some(in_one)}; "
-            "give both parts the same class folders"
-        )
     roles = [(train, needed, "training"), (test, tests_a_class, "test")]
     if train is test:
         roles = [(train, needed + tests_a_class, "training and test")]
@@ -220,13 +193,9 @@ def check(train: ImageSet, test: ImageSet, needed: int, tests_a_class: int) -> N
         if few:
             raise UserError(
                 f"{name}: {count} {role} images a class are needed, but there are fewer of {len(few)} of "
-                f"{len(there)} classes: {_some(few)}; add images or lower --pool, --selection, --test or "
+                f"{len(there)} classes: {some(few)}; add images or lower --pool, --selection, --test or "
                 "--big-vision-shots (--protocol article needs no 25 shots)"
             )
-
-
-def _some(items: list[str], most: int = 6) -> str:
-    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
 def draws(split: Split, shots: tuple[int, ...], count: int, *, seed: int) -> dict[int, np.ndarray]:

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,7 @@ from shared.errors import UserError
 if TYPE_CHECKING:
     from shared.data import ImageSet
 
-SUBSET, SPLIT, ORDER, AUGMENT = range(4)  # what a draw is for: each gets its own stream
+SUBSET, SPLIT, ORDER, AUGMENT, HOLD_OUT = range(5)  # what a draw is for: each gets its own stream
 
 
 def balanced(labels: np.ndarray, count: int, draw: list[int], what: str, names: Sequence[str] = ()) -> np.ndarray:
@@ -190,22 +189,35 @@ def prepare(
     )
 
 
-def read_images(name: str, split: str, image_size: int, root: Path | None = None) -> tuple[Arrays, ImageSet]:
-    """All images of a split as arrays on the CPU, and where they come from.
+def arrays_of(source: ImageSet, image_size: int) -> Arrays:
+    """All images of a set as arrays on the CPU.
 
-    name: as for shared.data.load_images (CIFAR-10, the digits, a folder of one's own). An image of another size is
-    squashed to `image_size` square (bilinear, antialiased); one of that size keeps its pixels.
+    An image of another size is squashed to `image_size` square (bilinear, antialiased); one of that size keeps its
+    pixels.
     """
-    from shared.data import load_images
-
-    source = load_images(name, split, root=root)
     images = torch.empty(len(source), 3, image_size, image_size, dtype=torch.uint8)
-    for start, batch in zip(range(0, len(source), 512), source.batches(512), strict=True):
-        for i, image in enumerate(batch, start):
-            pixels = torch.from_numpy(image).permute(2, 0, 1)
-            if pixels.shape[1:] != images.shape[2:]:
-                size = (image_size, image_size)
-                pixels = F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True)[0]
-            images[i] = pixels
+    for i, image in enumerate(image for block in source.blocks() for image in block):
+        pixels = torch.from_numpy(image).permute(2, 0, 1)
+        if pixels.shape[1:] != images.shape[2:]:
+            size = (image_size, image_size)
+            pixels = F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True)[0]
+        images[i] = pixels
     source.remember()
-    return Arrays(images, torch.from_numpy(source.labels), tuple(source.class_names)), source
+    return Arrays(images, torch.from_numpy(source.labels), tuple(source.class_names))
+
+
+def hold_out(images: ImageSet) -> tuple[ImageSet, ImageSet]:
+    """(training part, test part) of a set that comes in one piece: a fifth of every class to test on, at least one.
+
+    A choice that no seed changes. UserError for a class of one image.
+    """
+    rng = np.random.default_rng([HOLD_OUT])
+    chosen = []
+    for label, name in enumerate(images.class_names):
+        members = rng.permutation(np.flatnonzero(images.labels == label))
+        if len(members) < 2:
+            raise UserError(f"{images.name}: class {name} has {len(members)} image; training and testing take two")
+        chosen.append(members[: max(1, round(len(members) / 5))])
+    test = np.sort(np.concatenate(chosen))
+    images.notes.append(f"one split only: {len(test):,} of its images, a fifth of every class, are the test images")
+    return images.subset(np.setdiff1d(np.arange(len(images)), test)), images.subset(test)

@@ -264,14 +264,17 @@ def test_two_ranks_give_what_one_gives(finished: Path, tmp_path: Path) -> None:
 
 def test_the_command_line_is_frozen() -> None:
     assert [f.name for f in dataclasses.fields(script.Config)] == [
+        "data_root",
+        "label",
+        "image",
+        "split",
+        "test_split",
         "config",
         "results",
         "strict",
         "show_equal",
         "experiment",
         "data",
-        "data_root",
-        "test_split",
         "models",
         "sizes",
         "seeds",

@@ -15,8 +15,9 @@ from torch import nn
 from papers.vit import vit_part4_scratch as script
 from papers.vit.part4 import factors, networks
 from papers.vit.part4.runs import PLAIN, Best, Curve, Recipe, Run, Validation
-from papers.vit.part4.stream import Augmentation, TrainingData, crop_flip, draw_augmentation, prepare, read_images
+from papers.vit.part4.stream import Augmentation, TrainingData, arrays_of, crop_flip, draw_augmentation, prepare
 from papers.vit.part4.trainer import Trainer, identity
+from shared.data import load_images
 from shared.errors import UserError
 
 CPU = torch.device("cpu")
@@ -43,7 +44,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def data() -> TrainingData:
-    train, test = (read_images("digits", split, 8)[0] for split in ("train", "test"))
+    train, test = (arrays_of(load_images("digits", split), 8) for split in ("train", "test"))
     return prepare(train, test, size=40, seed=0, validation=50, device=CPU)
 
 

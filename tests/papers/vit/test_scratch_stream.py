@@ -11,6 +11,7 @@ import torchvision.transforms.v2.functional as tv
 from PIL import Image
 
 from papers.vit.part4 import stream as data
+from shared.data import load_images
 from shared.errors import UserError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
@@ -103,20 +104,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_images_of_any_size(folder: Path) -> None:
-    arrays, source = data.read_images(str(folder), "train", 16)
+    source = load_images(str(folder))
+    arrays = data.arrays_of(source, 16)
     assert arrays.images.shape == (12, 3, 16, 16) and arrays.images.dtype == torch.uint8
     assert arrays.labels.tolist() == [0] * 6 + [1] * 6 and source.class_names == ["blue things", "red things"]
     assert arrays.images[0, 2].min() > 100 > arrays.images[0, 0].max()
 
 
 def test_an_image_of_the_right_size_keeps_its_pixels() -> None:
-    arrays, source = data.read_images("digits", "train", 8)
+    source = load_images("digits")
+    arrays = data.arrays_of(source, 8)
     assert np.array_equal(arrays.images[5].permute(1, 2, 0), source.image(5))
 
 
 def test_prepare_normalises_all_sizes_alike() -> None:
-    train, _ = data.read_images("digits", "train", 8)
-    test, _ = data.read_images("digits", "test", 8)
+    train, test = (data.arrays_of(load_images("digits", split), 8) for split in ("train", "test"))
     parts = [data.prepare(train, test, size=n, seed=0, validation=100, device=torch.device("cpu")) for n in (20, 200)]
     assert parts[0].mean == parts[1].mean and parts[0].fingerprints != parts[1].fingerprints
     assert [len(p.train) for p in parts] == [20, 200] and len(parts[0].held_out) == 400
@@ -126,6 +128,7 @@ def test_cifar10_is_what_was_trained_on(data_mirror: Path) -> None:
     """The recorded runs' images, by the hash of the validation images and the constants of normalisation."""
     from papers.vit.part4.runs import CIFAR10_VALIDATION
 
-    test, source = data.read_images("cifar10", "test", 32, data_mirror)
+    source = load_images("cifar10", "test", root=data_mirror)
+    test = data.arrays_of(source, 32)
     chosen, _ = data.split_test(source.labels, 5000)
     assert test.take(chosen).fingerprint() == CIFAR10_VALIDATION

@@ -14,8 +14,9 @@ import torch
 from papers.vit.part4.factors import Factor
 from papers.vit.part4.networks import attention_code, compiles
 from papers.vit.part4.runs import VARIANTS, Best, Recipe, Run, read_starts
-from papers.vit.part4.stream import Arrays, TrainingData, crop_flip, prepare, read_images
+from papers.vit.part4.stream import Arrays, TrainingData, arrays_of, crop_flip, prepare
 from papers.vit.part4.trainer import Trainer, identity, load_checkpoint, train
+from shared.data import load_images
 from shared.errors import UserError
 from shared.paths import ROOT
 
@@ -28,7 +29,7 @@ LOSSES = json.loads((Path(__file__).parent / "scratch_losses.json").read_text())
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[Arrays, Arrays]:
-    return tuple(read_images("digits", split, 8)[0] for split in ("train", "test"))
+    return tuple(arrays_of(load_images("digits", split), 8) for split in ("train", "test"))
 
 
 @pytest.fixture(scope="module")
