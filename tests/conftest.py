@@ -68,7 +68,8 @@ def show():
     """`show(path, fragment="", **options)`: a local page as the system's Chromium shows it, as a Playwright page.
 
     Its `errors` are what its console complained about, its `requests` the addresses that it asked for (a data: address
-    is in the page). options: `viewport`, `color_scheme`, `java_script_enabled` and others of a browser context.
+    is in the page). An address may stand as text in place of the path. options: `viewport`, `color_scheme`,
+    `java_script_enabled` and others of a browser context.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright here (pip install playwright)")
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -79,7 +80,7 @@ def show():
         flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         browser = playwright.chromium.launch(executable_path=program, args=flags)
 
-        def show(path: Path, fragment: str = "", **options):
+        def show(path: Path | str, fragment: str = "", **options):
             for context in browser.contexts:  # one page at a time
                 context.close()
             page = browser.new_context(**options).new_page()
@@ -87,7 +88,7 @@ def show():
             page.on("pageerror", lambda error: page.errors.append(str(error)))
             page.on("console", lambda m: page.errors.append(m.text) if m.type in ("error", "warning") else None)
             page.on("request", lambda r: None if r.url.startswith("data:") else page.requests.append(r.url))
-            page.goto(Path(path).resolve().as_uri() + fragment)
+            page.goto((path if isinstance(path, str) else Path(path).resolve().as_uri()) + fragment)
             return page
 
         yield show

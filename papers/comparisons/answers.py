@@ -59,6 +59,17 @@ class Request(Struct):
     length: Annotated[int | None, Meta(description="tokens of a text model")] = None
 
 
+class CompareRequest(Struct, forbid_unknown_fields=True):
+    """What `POST /api/v1/compare` takes; the answer is that of `compare.py LEFT RIGHT --json`."""
+
+    left: Annotated[dict[str, Any] | str, Meta(description="a graph, or a model's name")]
+    right: Annotated[dict[str, Any] | str, Meta(description="what is compared with it")]
+    assumptions: dict[str, Any] | None = None
+    as_published: Annotated[bool, Meta(description="count as the comparison pages do, whatever is wrong")] = False
+    own_inputs: Annotated[bool, Meta(description="each of two real models at its own input")] = False
+    length: Annotated[int | None, Meta(description="tokens of a text model")] = None
+
+
 class Answer(Struct, forbid_unknown_fields=True, kw_only=True):
     """A part of the answer: nothing may be missing, and nothing else may be there."""
 

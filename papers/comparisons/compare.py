@@ -148,7 +148,7 @@ def requested(config: Plan) -> dict[str, Any]:
     request: dict[str, Any] = {"model": config.model}
     if config.model == "-":
         data = planning.decode(sys.stdin.buffer.read(planning.LARGEST_REQUEST + 1), "standard input")
-        request = data if "model" in data and "components" not in data else {"model": data}
+        request = planning.as_request(data)
     if config.base:
         request["base"] = config.base
     if config.policy:

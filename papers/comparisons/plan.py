@@ -80,7 +80,11 @@ def plan(source: Source, assumed: Assumptions, request: answers.Request, base: S
 
 
 def answer(data: Any, find: Callable[[str], Source], assumed: Assumptions | None = None) -> dict[str, Any]:
-    """What a request, decoded from JSON, is answered. find: a name's model; `assumed`: where the request has none."""
+    """What a request, decoded from JSON, is answered; a bare graph is a request too.
+
+    find: a name's model; `assumed`: where the request has none.
+    """
+    data = as_request(data)
     request = checked(data, answers.Request, "request", EXPECTED)
     if request.assumptions is not None:
         assumed = checked(request.assumptions, Assumptions, "request", EXPECTED, at="assumptions")
@@ -91,11 +95,16 @@ def answer(data: Any, find: Callable[[str], Source], assumed: Assumptions | None
     return found
 
 
-def source_of(model: Any, find: Callable[[str], Source]) -> Source:
-    """A model of a request: a graph that was sent, or a name."""
+def as_request(data: Any) -> Any:
+    """A graph that was sent without a request around it gets one."""
+    return {"model": data} if isinstance(data, dict) and "components" in data and "model" not in data else data
+
+
+def source_of(model: Any, find: Callable[[str], Source], name: str = "graph") -> Source:
+    """A model of a request: a graph that was sent, called `name` in errors, or a name."""
     if isinstance(model, str):
         return find(model)
-    return Source(Spec("graph", "graph", "graph"), parse(model, "graph"))
+    return Source(Spec(name, "graph", name), parse(model, name))
 
 
 def decode(data: bytes, source: str) -> dict[str, Any]:
