@@ -193,9 +193,6 @@ def main(arguments: list[str]) -> None:
 
 
 def command(limits: Limits) -> list[str]:
-    """What starts a worker."""
-    return [sys.executable, "-m", "papers.comparisons.worker", json.dumps(asdict(limits))]
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    """What starts a worker. -P: nothing is imported from the folder in which the service was started."""
+    code = "import sys; from papers.comparisons.worker import main; main(sys.argv[1:])"
+    return [sys.executable, "-P", "-c", code, json.dumps(asdict(limits))]
