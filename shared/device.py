@@ -1,8 +1,9 @@
 """Which device and which precision to compute in, with the reason in words.
 
 The precision policy: float16 on CUDA (features are checked for overflow and recomputed, see `shared.features`);
-bfloat16 on a CPU whose matrix units take it (AMX or AVX512-BF16: 4x to 5x the float32 rate, cosine to float32 at least
-0.9998); float32 everywhere else. Apple's MPS is used only after it has agreed with the CPU on a few images.
+bfloat16 on a CPU whose matrix units take it (4x to 5x the float32 rate with AMX, 2x with AVX512-BF16; cosine to float32
+at least 0.9998); float32 everywhere else, since without the units bfloat16 is 2x to 6x slower than float32. The choice
+is by rule and not by timing, so it is the same in every run on one machine. Apple's MPS is used only after it has agreed with the CPU on a few images.
 
 Also the process's place in a `torchrun` job, since that decides which CUDA device is its own.
 """
@@ -20,6 +21,10 @@ from shared.errors import UserError
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 DTYPES |= {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+# What oneDNN, which computes the matrix products, may be limited to (its variable ONEDNN_MAX_CPU_ISA, formerly
+# DNNL_MAX_CPU_ISA), and the bfloat16 unit that the limit leaves. Other values limit nothing that matters here.
+BELOW_BF16 = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI")
+BELOW_AMX = ("AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX10_1_512")
 # Float32 rounding through a few layers stays below 1e-5; a wrong kernel is off by far more than this.
 MPS_TOLERANCE = 1e-3
 
@@ -119,22 +124,25 @@ def _dtype(asked: str, device: torch.device) -> tuple[torch.dtype, str]:
     if device.type == "cuda":
         return torch.float16, "float16: CUDA's fastest common precision, overflow is checked"
     if device.type == "cpu":
-        unit = bf16_unit()
-        if unit:
-            return torch.bfloat16, f"bfloat16: this CPU has {unit}"
-        return torch.float32, "float32: this CPU has neither AMX nor AVX512-BF16"
+        unit, why = bf16_unit()
+        return (torch.bfloat16, f"bfloat16: {why}") if unit else (torch.float32, f"float32: {why}")
     return torch.float32, f"float32: the precision checked on {device.type}"
 
 
-def bf16_unit() -> str | None:
-    """The CPU's unit for bfloat16 products, "AMX" or "AVX512-BF16"; None when it has none that torch can use."""
+def bf16_unit() -> tuple[str | None, str]:
+    """The CPU's unit for bfloat16 products, "AMX" or "AVX512-BF16", or None if torch can use none; and why."""
     able = torch.cpu.get_capabilities()
+    name = "ONEDNN_MAX_CPU_ISA" if "ONEDNN_MAX_CPU_ISA" in os.environ else "DNNL_MAX_CPU_ISA"
+    limit = os.environ.get(name, "").upper()
     # The processor's flag is not enough: the operating system has to grant the tile registers.
-    if able.get("amx_bf16") and torch.cpu._init_amx():
-        return "AMX"
+    amx = able.get("amx_bf16") and torch.cpu._init_amx()
+    if (amx or able.get("avx512_bf16")) and limit in BELOW_BF16:
+        return None, f"{name}={limit} hides this CPU's bfloat16 units"
+    if amx and limit not in BELOW_AMX:
+        return "AMX", "this CPU has AMX"
     if able.get("avx512_bf16"):
-        return "AVX512-BF16"
-    return None
+        return "AVX512-BF16", "this CPU has AVX512-BF16"
+    return None, "this CPU has neither AMX nor AVX512-BF16"
 
 
 def disagreement(device: torch.device) -> float:

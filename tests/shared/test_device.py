@@ -19,6 +19,8 @@ def pretend(
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: cpu or {})
     monkeypatch.setattr(torch.cpu, "_init_amx", lambda: True)
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_cuda_is_taken_first_in_float16_on_the_processs_own_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +46,24 @@ def test_the_cpus_precision_follows_its_units(
     choice = device.choose()
     assert (choice.name, choice.dtype_name) == ("cpu", dtype)
     assert word in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("variable", "limit", "dtype", "words"),
+    [
+        ("ONEDNN_MAX_CPU_ISA", "AVX2", "float32", "ONEDNN_MAX_CPU_ISA=AVX2 hides this CPU's bfloat16 units"),
+        ("DNNL_MAX_CPU_ISA", "avx512_core", "float32", "DNNL_MAX_CPU_ISA=AVX512_CORE hides"),
+        ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", "bfloat16", "this CPU has AVX512-BF16"),
+        ("ONEDNN_MAX_CPU_ISA", "DEFAULT", "bfloat16", "this CPU has AMX"),
+    ],
+)
+def test_units_that_onednn_may_not_use_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, variable: str, limit: str, dtype: str, words: str
+) -> None:
+    pretend(monkeypatch, cpu={"amx_bf16": True, "avx512_bf16": True})
+    monkeypatch.setenv(variable, limit)
+    choice = device.choose()
+    assert choice.dtype_name == dtype and words in choice.reason
 
 
 def test_amx_that_the_system_does_not_grant_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

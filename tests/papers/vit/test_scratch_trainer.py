@@ -155,21 +155,24 @@ def test_thirty_steps_give_the_pinned_losses(model: str, device: str, digits) ->
     assert sum(losses) / 30 == pytest.approx(sum(pinned) / 30, abs=0.1)
 
 
-def test_augmentation_can_be_fixed_and_the_optimiser_is_plain_adamw(data: TrainingData) -> None:
-    """The fused optimiser takes the steps of the textbook one, decay on every parameter."""
+def test_the_optimiser_is_plain_adamw(data: TrainingData) -> None:
+    """The fused optimiser takes the steps of the textbook one, decay on every parameter.
 
-    def textbook(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-        settings = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": False, "foreach": False}
-        return torch.optim.AdamW(model.parameters(), **settings)
-
-    plain = Trainer(Run("ResNet", 40), TINY, data, CPU, Factor("", optimizer=textbook))
-    fused = Trainer(Run("ResNet", 40), TINY, data, CPU)
-    for ours in (plain, fused):
-        for _ in range(6):
-            ours.step()
-        ours.fetch()
-    assert plain.losses == pytest.approx(fused.losses, abs=1e-4)
-    assert len(fused.optimizer.param_groups) == 1 and fused.optimizer.param_groups[0]["weight_decay"] == 0.05
+    Both step by the same gradients. With gradients of their own they drift apart on some processors: where a gradient
+    is zero in exact arithmetic (a bias before a batch norm), AdamW makes a full step of what rounding leaves.
+    """
+    ours, textbook = (Trainer(Run("ResNet", 40), TINY, data, CPU) for _ in range(2))
+    parameters = list(textbook.model.parameters())
+    plain = torch.optim.AdamW(parameters, lr=TINY.lr, weight_decay=TINY.weight_decay, fused=False, foreach=False)
+    for step in range(6):
+        plain.param_groups[0]["lr"] = TINY.rate(step)
+        ours.step()
+        for theirs, own in zip(parameters, ours.model.parameters(), strict=True):
+            theirs.grad = own.grad.clone()
+        plain.step()
+        for theirs, own in zip(parameters, ours.model.parameters(), strict=True):
+            torch.testing.assert_close(own, theirs, rtol=1e-5, atol=1e-7)  # float32 rounding of a few steps
+    assert len(ours.optimizer.param_groups) == 1 and ours.optimizer.param_groups[0]["weight_decay"] == 0.05
 
 
 def test_bf16_is_near_float32(data: TrainingData) -> None:
