@@ -11,7 +11,7 @@ READY := $(if $(strip $(PY)),,$(VENV)/.installed)
 override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors \
+.PHONY: help setup demo test test-environments lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors \
         pictures resnet-tables compare check report bench clean demo-begin
 .NOTPARALLEL:
 
@@ -20,6 +20,7 @@ define TARGETS
 setup|pyproject.toml|make .venv and install the suite into it
 demo|configs/vit/fewshot-demo.toml|everything on small embedded data, then a report to look at (minutes)
 test|tests|the tests: no GPU, no network
+test-environments|tests/environments.py|the tests on other processors, locales, folders and users (an hour; ARGS=--list)
 lint|pyproject.toml|ruff
 tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed and audited (20 seconds)
 fewshot|$(VIT)/vit_part4_fewshot.py|seven frozen models on CIFAR-100 and Pets (GPU box, network)
@@ -43,7 +44,7 @@ export TARGETS
 help:
 	@echo "make TARGET [ARGS='...'] [PY=python]"
 	@echo "$$TARGETS" | while IFS='|' read -r target file text; do \
-	  if [ -e "$$file" ] || [ -e "$$file.py" ]; then printf '  %-16s %s\n' "$$target" "$$text"; fi; done
+	  if [ -e "$$file" ] || [ -e "$$file.py" ]; then printf '  %-18s %s\n' "$$target" "$$text"; fi; done
 
 setup: $(READY)
 
@@ -117,6 +118,9 @@ demo: $(READY) demo-begin $(DEMO_STEPS)
 
 test: $(READY)
 	$(PY) -m pytest $(ARGS)
+
+test-environments: $(READY)
+	$(PY) tests/environments.py $(ARGS)
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -3,7 +3,8 @@
 The precision policy: float16 on CUDA (features are checked for overflow and recomputed, see `shared.features`);
 bfloat16 on a CPU whose matrix units take it (4x to 5x the float32 rate with AMX, 2x with AVX512-BF16; cosine to float32
 at least 0.9998); float32 everywhere else, since without the units bfloat16 is 2x to 6x slower than float32. The choice
-is by rule and not by timing, so it is the same in every run on one machine. Apple's MPS is used only after it has agreed with the CPU on a few images.
+is by rule, not by timing, so it is the same in every run on one machine. Apple's MPS is used only after it has agreed
+with the CPU on a few images.
 
 Also the process's place in a `torchrun` job, since that decides which CUDA device is its own.
 """
@@ -44,6 +45,10 @@ class Choice:
     @property
     def dtype_name(self) -> str:
         return str(self.dtype).removeprefix("torch.")
+
+    def __str__(self) -> str:
+        """What a run says of it in its first line."""
+        return f"on {self.name} in {self.dtype_name} ({self.reason})"
 
 
 def choose(device: str = "auto", dtype: str = "auto") -> Choice:
@@ -120,7 +125,12 @@ def _dtype(asked: str, device: torch.device) -> tuple[torch.dtype, str]:
         dtype = DTYPES[asked]
         if device.type == "cuda" and dtype is torch.bfloat16 and not torch.cuda.is_bf16_supported():
             raise UserError(f"--dtype {asked}: {torch.cuda.get_device_name(device)} has no bfloat16; use --dtype fp16")
-        return dtype, f"{str(dtype).removeprefix('torch.')}: asked for"
+        why = f"{str(dtype).removeprefix('torch.')}: asked for"
+        if device.type == "cpu" and dtype is not torch.float32:
+            unit, reason = bf16_unit()
+            if dtype is torch.float16 or not unit:
+                why += f", slower than float32 here ({reason if not unit else 'the units are for bfloat16'})"
+        return dtype, why
     if device.type == "cuda":
         return torch.float16, "float16: CUDA's fastest common precision, overflow is checked"
     if device.type == "cpu":

@@ -65,13 +65,13 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """variables: set for the run, None unsets. place: "here", "papers/vit" (start there), or a copy.
+    """variables: set for the run. place: "here", "papers/vit" (start there); in a copy "spaces" or "no git".
 
-    place of a copy: "spaces" or "no git". home: "", "none" or "read-only". nobody: as a user that is not root, in a copy of its own.
+    home: "", "none" or "read-only". nobody: as a user that is not root, in a copy of its own.
     """
 
     about: str
-    variables: Mapping[str, str | None] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     place: str = "here"
     home: str = ""
     nobody: bool = False
@@ -136,8 +136,7 @@ def made(environment: Environment) -> Iterator[Place]:
     """The place of an environment, which is gone afterwards. Absent if it cannot be made on this machine."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="environment-")))
-        own = os.environ | {"PAPERS_RESULTS": str(scratch / "results"), **(environment.variables or {})}
-        variables = {name: value for name, value in own.items() if value is not None}
+        variables = os.environ | {"PAPERS_RESULTS": str(scratch / "results"), **environment.variables}
         variables.pop("PYTHONPATH", None)  # the checkout's own code is found by pyproject.toml, whatever is installed
         root = ROOT
         if environment.nobody or environment.place in ("spaces", "no git"):
@@ -262,7 +261,7 @@ def read_report(file: Path, outcome: Outcome) -> None:
 
 
 def compare_recorded(place: Place, outcome: Outcome) -> None:
-    """Run the arithmetic of the recorded results again and compare every log, page and JSON that it writes."""
+    """Run the arithmetic of the recorded results again, in this place."""
     results = place.scratch / "recorded"
     results.mkdir(mode=0o777)
     results.chmod(0o777)
@@ -277,6 +276,11 @@ def compare_recorded(place: Place, outcome: Outcome) -> None:
             env=place.variables,
             stdout=subprocess.DEVNULL,
         )
+    compare(results, outcome)
+
+
+def compare(results: Path, outcome: Outcome) -> None:
+    """Every log, page and JSON in `results` against the recorded one."""
     made_files = [p for p in sorted(results.glob("*/*")) if p.suffix in (".log", ".html", ".json")]
     for path in made_files:
         name = path.relative_to(results)

@@ -14,8 +14,8 @@ import pytest
 from shared.paths import ROOT
 
 NAMES = (
-    "setup demo test lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors "
-    "pictures resnet-tables compare check report bench clean"
+    "setup demo test test-environments lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo "
+    "curves factors pictures resnet-tables compare check report bench clean"
 )
 TARGETS = NAMES.split()
 

@@ -220,7 +220,8 @@ def measure(config: Config) -> Run:
     first_process = device.rank_and_world()[0] == 0
     if first_process:
         images = sum(len(d.used) + len(d.tested) for d in data)
-        print(f"features of {images:,} images with each of {len(encoders)} models, unless cached", file=sys.stderr)
+        what = f"features of {images:,} images with each of {len(encoders)} models, unless cached"
+        print(f"{what}, {choice}{features.yardstick(choice)}", file=sys.stderr, flush=True)
     notes: list[str] = []
 
     def note(line: str) -> None:

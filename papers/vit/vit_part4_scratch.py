@@ -164,6 +164,8 @@ def main(config: Config) -> Record | None:
             read_starts(run.machine_file(folder))
         if not config.factors:
             record.say("\n".join(header(config, recipe, len(train_set.class_names))))
+        if config.train and rank == 0:
+            print(f"training {choice}", file=sys.stderr, flush=True)
         before, failed = experiment.train_all(config.estimate) if config.train else (runs, {})
         if rank > 0:
             record.discard()  # the first process writes the result of all

@@ -161,7 +161,7 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
 
     UserError for a model or data set that cannot be found, or that is not over ImageNet-1k's classes.
     """
-    from shared import models  # here, so that --help need not load torch
+    from shared import features, models  # here, so that --help need not load torch
     from shared.data import load_images, load_test, tell_assumed
     from shared.device import choose
 
@@ -188,7 +188,7 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
     tell_assumed(*sets)
     total = sum(map(len, sets))
     passes = len(classifiers) * len(config.ways) * total
-    cost = f"up to {passes:,} forward passes on {choice.name} in {choice.dtype_name}, less what is cached"
+    cost = f"up to {passes:,} forward passes, less what is cached, {choice}{features.yardstick(choice)}"
     what = f"{len(classifiers)} classifier(s), {len(config.ways)} way(s) to enter the network, {total:,} images"
     print(f"{what}: {cost}", file=sys.stderr, flush=True)  # for the person who waits, not for the log
     notes: list[str] = []

@@ -19,7 +19,7 @@ from PIL import Image
 from tiny_encoder import BFLOAT16, FLOAT32, Network, identity
 from torch import Tensor, nn
 
-from shared import data, features
+from shared import data, device, features
 from shared.data import ImageSet, load_images
 from shared.errors import UserError
 from shared.features import Deferred, ahead, best_batch_size, extract
@@ -357,3 +357,11 @@ def test_reading_ahead_keeps_order_bounds_and_errors() -> None:
             assert len(made) <= len(taken) + 3
             time.sleep(0.001)
     assert taken == list(range(20))
+
+
+def test_the_yardstick_says_what_a_slow_cpu_will_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 1))
+    monkeypatch.setattr(features.time, "perf_counter", lambda: next(clock) * 0.1)
+    # 8 x 197 x 768 x 3072 of 17.6e12 multiply-adds in 0.1 s: 473 s
+    assert features.yardstick(device.choose("cpu", "fp32")).endswith("as ViT-B/16 take about 8 min here")
+    assert features.yardstick(device.Choice(torch.device("cuda", 0), torch.float16, "a card")) == ""
