@@ -1,10 +1,10 @@
 """The quick tests and the recorded arithmetic on other processors, locales, folders and users; a table at the end.
 
-    python tests/environments.py                        all of them, one after the other
-    python tests/environments.py --list                 what there is
-    python tests/environments.py lowest aten-avx2       these
-    python tests/environments.py lowest --computing     only the tests whose numbers a processor could change
-    python tests/environments.py spaces -- -x tests/shared    what stands after -- goes to pytest, in place of `tests`
+    python tests/environments.py                                all of them, one after the other
+    python tests/environments.py --list                         what there is
+    python tests/environments.py --only lowest aten-avx2        these
+    python tests/environments.py --only lowest --computing      only the tests whose numbers a processor could change
+    python tests/environments.py --only spaces --tests tests/shared    these tests
 
 A processor is stood for by the variables with which PyTorch, oneDNN, MKL, OpenBLAS and NumPy leave instructions out.
 "recorded" compares what the tables and the comparisons say there with results/: logs and pages byte for byte, JSON but
@@ -13,7 +13,6 @@ for its provenance. Exit code 1 if a test fails or a recorded file differs, or a
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -30,6 +29,11 @@ from xml.etree import ElementTree
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # this checkout's code, whatever is installed
+
+from shared import cli  # noqa: E402
+from shared.errors import UserError  # noqa: E402
+
 NOBODY = 65534
 # The tests that compute in floating point: the others read text, count in integers or start processes.
 COMPUTING = [
@@ -311,28 +315,35 @@ def table(outcomes: Mapping[str, Outcome]) -> list[str]:
     return lines
 
 
-def main(arguments: list[str]) -> int:
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="ENVIRONMENT", help="default: all")
-    parser.add_argument("--list", action="store_true", help="what there is")
-    parser.add_argument("--computing", action="store_true", help="only the tests that compute in floating point")
-    parser.add_argument("--no-recorded", action="store_true", help="leave the recorded results alone")
-    options = parser.parse_args(arguments[:at])
-    unknown = [name for name in options.names if name not in ENVIRONMENTS]
+@dataclass
+class Config:
+    only: tuple[str, ...] = ()
+    """environments; all if none is named"""
+    list: bool = False
+    """name the environments and do nothing"""
+    computing: bool = False
+    """only the tests that compute in floating point"""
+    tests: tuple[str, ...] = ()
+    """files or folders of tests, in place of all"""
+    recorded: bool = True
+    """--no-recorded: leave the recorded results alone"""
+
+
+def main(config: Config) -> int:
+    unknown = [name for name in config.only if name not in ENVIRONMENTS]
     if unknown:
-        parser.error(f"{unknown[0]}: no such environment; there are {', '.join(ENVIRONMENTS)}")
-    if options.list:
+        raise UserError(f"{unknown[0]}: no such environment; there are {', '.join(ENVIRONMENTS)}")
+    if config.list:
         print("\n".join(f"{name:<16}{environment.about}" for name, environment in ENVIRONMENTS.items()))
         return 0
-    tests = arguments[at + 1 :] or (COMPUTING if options.computing else ["tests"])
+    tests = [*config.tests] or (COMPUTING if config.computing else ["tests"])
     outcomes = {}
-    for name in options.names or ENVIRONMENTS:
+    for name in config.only or ENVIRONMENTS:
         print(f"== {name}: {ENVIRONMENTS[name].about}", flush=True)
-        outcomes[name] = measure(ENVIRONMENTS[name], tests, not options.no_recorded)
+        outcomes[name] = measure(ENVIRONMENTS[name], tests, config.recorded)
     print("\n".join(["", *table(outcomes)]))
     return int(any(o.failed or o.wrong or o.absent for o in outcomes.values()))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    cli.run(main, Config)

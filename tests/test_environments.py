@@ -28,14 +28,14 @@ def test_a_failure_there_is_named_and_is_the_exit_code(tmp_path: Path) -> None:
         "@pytest.mark.skip\n"
         "def test_left(): pass\n"
     )
-    done = run("kathmandu", "--no-recorded", "--", file)
+    done = run("--only", "kathmandu", "--no-recorded", "--tests", file)
     assert done.returncode == 1, done.stderr
     row, failure = done.stdout.split("\n")[-3:-1]
     assert row.split()[:4] == ["kathmandu", "1", "1", "1"] and failure == "    failed: test_elsewhere::test_bad"
 
 
 def test_an_unknown_name_is_refused() -> None:
-    done = run("lowst")
+    done = run("--only", "lowst")
     assert done.returncode == 2 and "lowst: no such environment; there are plain, " in done.stderr
 
 
