@@ -2,57 +2,85 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 FOLD_TOLERANCE = 1e-4  # relative; folding in float32 costs about 1e-6
 
 
-def fold_batch_norms(module: nn.Module, size: tuple[int, int]) -> int:
-    """Fold every batch norm that directly follows a convolution into its weights, in place; returns how many.
+class _Reads(TorchDispatchMode):
+    """Counts how often each tensor's memory is read, itself or through a view."""
 
-    Which one follows which is seen in a run on one random image, not guessed from names: a batch norm is folded if
-    its input is the very tensor that a convolution returned. float32 and eval mode only. RuntimeError if the
-    answer changed by more than rounding (a convolution whose output also goes elsewhere).
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[int] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.count.update(memory_of(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
+        return function(*args, **kwargs)
+
+
+def memory_of(tensor: Tensor) -> int:
+    """The address of a tensor's memory, which its views share."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def fold_batch_norms(module: nn.Module, size: tuple[int, int]) -> int:
+    """Fold every batch norm that alone reads a convolution's output into its weights, in place; returns how many.
+
+    Which one reads which is seen in a run on one random image, not guessed from names: the norm's input is the very
+    tensor that the convolution returned, and nothing else reads its memory (in CoAtNet a shortcut does). float32 and
+    eval mode only. Where the answer changed by more than rounding all the same, the network is left as it was.
     """
     names = {child: (parent, name) for parent in module.modules() for name, child in parent.named_children()}
-    made_by: dict[int, nn.Conv2d] = {}
-    alive: list[Tensor] = []  # an id is only unique among living tensors
-    pairs: list[tuple[nn.Conv2d, nn.BatchNorm2d]] = []
+    reads = _Reads()
+    outputs: dict[int, tuple[nn.Conv2d, Tensor]] = {}  # kept alive: an address is only unique among living tensors
+    calls: Counter[nn.Module] = Counter()
+    pairs: list[tuple[nn.Conv2d, nn.BatchNorm2d, int]] = []
 
     def after_convolution(conv: nn.Conv2d, _: Any, out: Tensor) -> None:
-        made_by[id(out)] = conv
-        alive.append(out)
+        outputs[memory_of(out)] = conv, out
+        reads.count[memory_of(out)] = 0  # what was read of a tensor that lay there before does not count
+        calls[conv] += 1
 
     def before_norm(norm: nn.BatchNorm2d, inputs: tuple[Tensor, ...]) -> None:
-        if id(inputs[0]) in made_by:
-            pairs.append((made_by[id(inputs[0])], norm))
+        calls[norm] += 1
+        address = memory_of(inputs[0])
+        if address in outputs and inputs[0] is outputs[address][1]:
+            pairs.append((outputs[address][0], norm, address))
 
     hooks = [m.register_forward_hook(after_convolution) for m in module.modules() if isinstance(m, nn.Conv2d)]
     hooks += [m.register_forward_pre_hook(before_norm) for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
     x = torch.rand(1, 3, *size, generator=torch.Generator().manual_seed(0)) - 0.5
     with torch.no_grad():
-        before = module(x)
+        with reads:
+            before = module(x)
         for hook in hooks:
             hook.remove()
-        alive.clear()
-        if len({id(conv) for conv, _ in pairs}) != len(pairs):
-            return 0  # shared layers: leave the network as it is
-        for conv, norm in pairs:
+        outputs.clear()
+        alone = [(c, n) for c, n, at in pairs if reads.count[at] == 1 and calls[c] == calls[n] == 1]
+        earlier = [(conv, conv.weight, conv.bias, *names[norm], norm) for conv, norm in alone]
+        for conv, _, _, parent, name, norm in earlier:
             fused = fuse_conv_bn_eval(conv, norm)
             conv.weight, conv.bias = fused.weight, fused.bias
-            parent, name = names[norm]
             # timm's norm layers also hold the activation
             rest = [layer for layer in (getattr(norm, "drop", None), getattr(norm, "act", None)) if layer is not None]
             setattr(parent, name, nn.Sequential(*rest) if rest else nn.Identity())
         after = module(x)
-    if not torch.allclose(before, after, rtol=FOLD_TOLERANCE, atol=FOLD_TOLERANCE * float(before.abs().max())):
-        raise RuntimeError("folding the batch norms changed the network's answer")
-    return len(pairs)
+    if torch.allclose(before, after, rtol=FOLD_TOLERANCE, atol=FOLD_TOLERANCE * float(before.abs().max())):
+        return len(alone)
+    for conv, weight, bias, parent, name, norm in earlier:
+        conv.weight, conv.bias = weight, bias
+        setattr(parent, name, norm)
+    return 0
 
 
 def standardise_weights(module: nn.Module) -> int:
