@@ -140,7 +140,7 @@ class _Extraction:
 
     def run(self) -> np.ndarray:
         result = np.empty((len(self.images), self.encoder.identity.dim), np.float32)
-        notes: list[str] = []
+        notes = [f"{self.name}: {note}" for note in self.encoder.identity.notes]
 
         def take(shard: Shard) -> None:
             rows = rows_of(self.images, shard.number)

@@ -20,7 +20,10 @@ from shared.specs import COMMIT, Spec
 
 # In order of preference; an index names its shards.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+FILE_NAME = re.compile(r"[\w.-]{1,200}")
 SHARD = re.compile(r"[^/]*-\d+-of-\d+\.(safetensors|bin)")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+HASHED_ANEW = 128 << 20  # bytes; a quarter of a second, and no memory of it can be stale
 SETTINGS = ("config.json", "preprocessor_config.json")
 WITHOUT_COMMIT = LOCAL, MIRROR = "local folder", "mirror"
 WAY_OUT = {
@@ -85,7 +88,9 @@ def in_mirror(root: Path | None, repository: str) -> bool:
     """Whether the mirror has this repository. UserError for a root that is no folder."""
     if root is not None and not root.is_dir():
         raise UserError(f"data root {root}: no such folder; set PAPERS_DATA or --data-root to a mirror, or unset it")
-    return root is not None and (root / repository).is_dir()
+    with suppress(OSError, ValueError):  # a name longer than a file's
+        return root is not None and (root / repository).is_dir()
+    return False
 
 
 def weight_files(folder: Path, name: str) -> tuple[Path, ...]:
@@ -93,10 +98,15 @@ def weight_files(folder: Path, name: str) -> tuple[Path, ...]:
     first = next(folder / file for file in WEIGHTS if (folder / file).is_file())
     if first.suffix != ".json":
         return (first,)
-    shards = sorted(set(settings(first, name).get("weight_map", {}).values()))
-    # the index is data from outside: its names must not lead out of the folder
-    if not shards or any("/" in shard or "\\" in shard for shard in shards):
+    names = settings(first, name).get("weight_map")
+    # the index is data from outside: its names must not lead out of the folder, nor be such as no file can have
+    if (
+        not isinstance(names, dict)
+        or not names
+        or not all(isinstance(n, str) and FILE_NAME.fullmatch(n) for n in names.values())
+    ):
         raise UserError(f"{first}: expected a weight_map of file names in the same folder; copy it again")
+    shards = sorted(set(names.values()))
     missing = [shard for shard in shards if not (folder / shard).is_file()]
     if missing:
         raise UserError(
@@ -111,28 +121,54 @@ def settings(path: Path, name: str) -> dict[str, Any]:
 
 
 def sha256_of(files: Sequence[Path]) -> str:
-    """Hex sha256 of one file, or of the lines `<sha256>  <name>` of several; remembered by path, size and time."""
+    """Hex sha256 of one file, or of the lines `<sha256>  <name>` of several; of a large one it is remembered."""
     if len(files) == 1:
-        return _remembered_sha256(files[0])
-    lines = "".join(f"{_remembered_sha256(path)}  {path.name}\n" for path in files)
+        return _sha256(files[0])
+    lines = "".join(f"{_sha256(path)}  {path.name}\n" for path in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def file_identity(file: Path) -> list[str | int]:
-    """Path, size and time of change: a file with all three unchanged is taken to be unchanged."""
+    """Path, size, inode and both times of change: a file with all of them unchanged is taken to be unchanged.
+
+    The last time is the one that the system keeps of any change; programs that unpack or copy set only the other one.
+    """
     state = file.resolve().stat()
-    return [str(file.resolve()), state.st_size, state.st_mtime_ns]
+    return [str(file.resolve()), state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns]
 
 
-def _remembered_sha256(path: Path) -> str:
+def assumed(files: Sequence[Path]) -> tuple[str, ...]:
+    """What is to be said of files that are too large to be hashed in every run."""
+    large = [file.name for file in files if file.stat().st_size > HASHED_ANEW]
+    if not large:
+        return ()
+    how = "computed once, then taken as long as path, size, inode and times of change are the same"
+    return (f"the sha256 of {', '.join(large[:3])}{' ...' * (len(large) > 3)} is {how}",)
+
+
+def _remembered(path: Path) -> str:
+    """The sha256 of a large file that an earlier run has computed, or "". A small one is always read again."""
+    if path.stat().st_size <= HASHED_ANEW:
+        return ""
+    with suppress(OSError, UnicodeDecodeError):
+        value = _memory(path).read_text(encoding="ascii")
+        if SHA256.fullmatch(value):
+            return value
+    return ""
+
+
+def _memory(path: Path) -> Path:
     key = hashlib.sha256("\0".join(map(str, file_identity(path))).encode()).hexdigest()
-    memory = paths.cache_dir() / "weights-sha256" / key
-    try:
-        return memory.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
+    return paths.cache_dir() / "weights-sha256" / key
+
+
+def _sha256(path: Path) -> str:
+    value = _remembered(path)
+    if not value:
         value = paths.sha256_file(path)
-        paths.atomic_write(memory, value)
-        return value
+        if path.stat().st_size > HASHED_ANEW:
+            paths.atomic_write(_memory(path), value)
+    return value
 
 
 def _chosen(folder: Path, revision: str, choose: Choose, pattern: str = "**/*") -> Folder:

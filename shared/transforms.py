@@ -29,9 +29,11 @@ CROP_SHARE = 0.875  # "crop": the centre crop's share of the shortest side, as i
 
 @dataclass(frozen=True)
 class Transform:
-    """`shortest` None: squash to `size`. Else the shortest side goes to `shortest`, and `size` is cut from the centre.
+    """Squash to `size`; or the shortest side to `shortest`, or a squash to `squashed`, then `size` from the centre.
 
-    size: (height, width) in pixels. mean, std: per channel, on the scale 0..1.
+    size, squashed: (height, width) in pixels. mean, std: per channel, on the scale 0..1. floor: half a pixel of the
+    cut's corner is dropped, as transformers does; else rounded to even, as torchvision (and with it timm) does. Where
+    the image is smaller than what is cut from it, black is put around it, as all of them do.
     """
 
     size: tuple[int, int]
@@ -39,21 +41,26 @@ class Transform:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     shortest: int | None = None
+    squashed: tuple[int, int] | None = None
+    floor: bool = False
 
     def __post_init__(self) -> None:
         if self.interpolation not in INTERPOLATIONS:
             raise UserError(f"interpolation {self.interpolation!r}: expected one of {', '.join(INTERPOLATIONS)}")
-        if self.shortest is not None and self.shortest < max(self.size):
-            raise UserError(f"shortest side {self.shortest}: expected at least the crop, {self.size[0]}x{self.size[1]}")
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise UserError(f"mean {self.mean} and std {self.std}: expected three numbers each, std above 0")
 
     def __str__(self) -> str:
         """The string that stands in every log, result and cache key: nothing that changes a pixel is left out."""
         size = f"{self.size[0]}x{self.size[1]}"
-        way = f"squash to {size}" if self.shortest is None else f"shortest side to {self.shortest}, centre crop {size}"
+        way = f"squash to {size}"
+        if self.shortest is not None:
+            way = f"shortest side to {self.shortest}, centre crop {size}"
+        elif self.squashed is not None:
+            way = f"squash to {self.squashed[0]}x{self.squashed[1]}, centre crop {size}"
         mean, std = (", ".join(f"{v:.6g}" for v in values) for values in (self.mean, self.std))
-        return f"{way}, {self.interpolation} antialias, whole grey levels; (x/255 - [{mean}]) / [{std}]"
+        corner = ", the crop's corner rounded down" if self.floor and "crop" in way else ""
+        return f"{way}, {self.interpolation} antialias, whole grey levels{corner}; (x/255 - [{mean}]) / [{std}]"
 
     def __call__(self, images: torch.Tensor | Sequence[np.ndarray | torch.Tensor], device="cpu") -> torch.Tensor:
         """float32 [B, 3, h, w] on `device` from a uint8 tensor [B, 3, H, W] or a sequence of uint8 [H, W, 3].
@@ -97,7 +104,7 @@ class Transform:
 
         height, width = x.shape[-2:]
         if self.shortest is None:
-            target = self.size
+            target = self.squashed or self.size
         elif height <= width:
             target = (self.shortest, int(self.shortest * width / height))
         else:
@@ -106,8 +113,13 @@ class Transform:
             x = F.interpolate(x, size=target, mode=self.interpolation, antialias=True)
         elif target != (height, width):
             x = _resize_in_float32(x, target, self.interpolation)
-        if self.shortest is not None:
-            top, left = round((target[0] - self.size[0]) / 2), round((target[1] - self.size[1]) / 2)
+        if target != self.size:
+            short = [max(b - a, 0) for a, b in zip(target, self.size, strict=True)]
+            if any(short):
+                x = F.pad(x, (short[1] // 2, short[1] - short[1] // 2, short[0] // 2, short[0] - short[0] // 2))
+                target = tuple(x.shape[-2:])
+            corner = int if self.floor else round
+            top, left = (corner((a - b) / 2) for a, b in zip(target, self.size, strict=True))
             x = x[..., top : top + self.size[0], left : left + self.size[1]]
         return x
 

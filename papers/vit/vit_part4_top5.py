@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ PRINTED_NAMES = {
 DRAWN = 8  # images that the article draws
 DRAWN_FROM = "ViT-L/16"  # whose eight images the article prints
 SHEET = 56  # images on a contact sheet at most
-COLOURS = "Green: the label. Red: a wrong first guess. Bars and percentages: softmax over all 1,000 classes."
+COLOURS = "Green: the label. Red: a wrong first guess. Bars and percentages: softmax over all classes of the model."
 FOUR_OR_THREE = (
     "The article's command list speaks of 4 classifiers; its text and its log have 3, and nothing is printed for a "
     "fourth. google/bit-50 is the fourth in the default run."
@@ -73,6 +74,8 @@ class Config(cli.Common, cli.Images):
         "google/bit-50",
     )
     """classifiers: hub names or folders, timm:<name>, wheel:<name>"""
+    weights: Literal["auto", "model", "ema"] = "auto"
+    """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
     data: str = "imagenette"
     """imagenette, or images by class: a folder, zip or table of your own, <owner>/<name>[@revision][:configuration]"""
     split: str = ""
@@ -118,11 +121,17 @@ class Classifier:
     subset: np.ndarray
     choice: Choice
     ways: list[Way] = field(default_factory=list)
+    found: str = "by wnid"  # how the data set's classes were found in its list
 
     @property
     def headline(self) -> Way:
         """The first way on the first image set."""
         return self.ways[0]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """What tells its classes apart: wnids, or the labels of a list of its own."""
+        return self.identity.label_wnids or self.identity.label_names
 
     @functools.cached_property
     def labels(self) -> list[str]:
@@ -137,7 +146,7 @@ class Classifier:
     @functools.cached_property
     def classes(self) -> list[dict]:
         """The headline class by class, see `scoring.by_class`."""
-        return scoring.by_class(self.headline.scores, self.subset, self.identity.label_names, self.identity.label_wnids)
+        return scoring.by_class(self.headline.scores, self.subset, self.identity.label_names, self.ids)
 
 
 def main(config: Config) -> Record | None:
@@ -176,25 +185,32 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
     choice = choose(config.device, config.dtype)
     classifiers: list[Classifier] = []
     for text in config.models:  # all of them before the first is run: a wrong one is refused at once
-        spec = specs.parse(text).text
+        spec = specs.parse(specs.with_weights(text, config.weights)).text
         if spec in [c.spec for c in classifiers]:
             raise UserError(f"model {text}: named twice, perhaps in two spellings; name each model once")
         identity = models.describe(spec, transform=config.ways[0], head=True)
-        subset = scoring.map_classes(spec, identity.label_wnids, sets[0].name, sets[0].class_ids)
+        subset, found = classes_of(spec, identity, sets[0])
         name = PRINTED_NAMES.get(spec, identity.name)
         if name in [c.name for c in classifiers]:  # results are kept by name
             name = spec
-        classifiers.append(Classifier(spec, name, identity, subset, models.computed_in(identity, choice)))
+        classifiers.append(Classifier(spec, name, identity, subset, models.computed_in(identity, choice), found=found))
     tell_assumed(*sets)
     total = sum(map(len, sets))
     passes = len(classifiers) * len(config.ways) * total
     cost = f"up to {passes:,} forward passes, less what is cached, {choice}{features.yardstick(choice)}"
     what = f"{len(classifiers)} classifier(s), {len(config.ways)} way(s) to enter the network, {total:,} images"
     print(f"{what}: {cost}", file=sys.stderr, flush=True)  # for the person who waits, not for the log
-    notes: list[str] = []
+    # ImageNet's numbers of the nouns leave no doubt; anything else is said
+    of_data = f"classes of {sets[0].name} were found in the list of labels"
+    notes = [f"{c.name}: {of_data} {c.found}" for c in classifiers if c.found != "by wnid"]
     for classifier in classifiers:
         run(classifier, config, sets, notes)
     return classifiers, sets, notes
+
+
+def classes_of(spec: str, identity: Identity, images: ImageSet) -> scoring.Mapping:
+    """Where the images' classes stand in the model's list of labels. UserError where that is not certain."""
+    return scoring.map_classes(spec, identity.label_wnids, identity.label_names, images.name, images.class_ids)
 
 
 def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes: list[str]) -> None:
@@ -211,7 +227,7 @@ def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes:
         for which, images in enumerate(sets):
             key = identity.preprocessing, which
             if key not in done:
-                subset = scoring.map_classes(classifier.spec, identity.label_wnids, images.name, images.class_ids)
+                subset = classes_of(classifier.spec, identity, images).columns
                 parts = []
                 for start in range(0, len(images), chunk):
                     part = images.subset(slice(start, start + chunk))
@@ -234,8 +250,7 @@ def tell(record: Record, config: Config, classifiers: list[Classifier], sets: li
     title = "Imagenette" if imagenette else Path(images.name).name
     title += "" if images.split == "all" else f" {images.split}"
     record.section(
-        f"top-1 and top-5 accuracy over all {scoring.IMAGENET_CLASSES} ImageNet classes, on the {len(images):,} "
-        f"{title} pictures"
+        f"top-1 and top-5 accuracy over all {list_of(classifiers)} classes, on the {len(images):,} {title} pictures"
     )
     for c in classifiers:
         n = c.headline.counts
@@ -280,6 +295,12 @@ def tell(record: Record, config: Config, classifiers: list[Classifier], sets: li
     )
 
 
+def list_of(classifiers: list[Classifier]) -> str:
+    """Among how many classes they choose, and of which list."""
+    sizes = "/".join(str(n) for n in dict.fromkeys(c.identity.dim for c in classifiers))
+    return f"{sizes} ImageNet" if all(c.identity.label_wnids for c in classifiers) else f"{sizes} of the models' own"
+
+
 def tell_origin(record: Record, classifiers: list[Classifier], sets: list[ImageSet]) -> None:
     """Which images, which weights and which arithmetic, for the JSON."""
     choices = list(dict.fromkeys(c.choice for c in classifiers))  # one, unless a model is not run in the common dtype
@@ -316,7 +337,9 @@ def tell_counts(record: Record, classifiers: list[Classifier], notes: list[str],
         )
         numbers = (n.wrong, n.forgiven, n.rest, ties)
         rows.append([c.name, f"{n.top1:.2f}%", f"{n.top5:.2f}%", *(f"{number:,}" for number in numbers)])
-    record.say_table("Top-1 and top-5 over 1,000 classes", columns, rows, lines=lines)
+    record.say_table(f"Top-1 and top-5 over {classifiers[0].identity.dim:,} classes", columns, rows, lines=lines)
+    notes = list(dict.fromkeys(notes))
+    record.results["notes"] = notes
     for note in notes:
         record.say(f"  {note}")
     tell_images(record, list(dict.fromkeys(way.images for c in classifiers for way in c.ways)))
@@ -480,7 +503,7 @@ def draw_sheets(record: Record, config: Config, shown: Classifier) -> None:
         title = f"{shown.labels[index]}: what stayed wrong"
         note = f"{len(rest)} of {of_class.sum():,} images whose label is not among the five best guesses of "
         note += shown.name + (f"; the first {SHEET} by file name" if len(rest) > SHEET else "")
-        path = record.figures_dir / f"{config.experiment}_wrong_{wnid}.png"
+        path = record.figures_dir / f"{config.experiment}_wrong_{re.sub(r'[^A-Za-z0-9]+', '-', wnid)[:60]}.png"
         gallery.draw_sheet(path, title, f"{note}. Red: the first guess.", [card(shown, i) for i in rest[:SHEET]])
         record.figure(path, f"{title}; {note}", kind="gallery")
 

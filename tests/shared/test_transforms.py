@@ -136,10 +136,26 @@ def test_other_images_are_refused(images, words):
     ("settings", "words"),
     [
         (((8, 8), "lanczos", HALF, HALF), "lanczos"),
-        (((8, 8), "bilinear", HALF, HALF, 7), "at least the crop, 8x8"),
         (((8, 8), "bilinear", HALF, (0.5, 0.5, 0.0)), "above 0"),
     ],
 )
 def test_impossible_settings_are_refused(settings, words):
     with pytest.raises(UserError, match=words):
         Transform(*settings)
+
+
+@pytest.mark.parametrize(
+    ("size", "shortest", "squashed"), [((9, 9), 6, None), ((9, 12), None, (7, 15)), ((5, 5), 7, None)]
+)
+@pytest.mark.parametrize("shape", [(20, 33), (33, 20), (16, 16)])
+def test_what_is_missing_of_a_crop_is_black_as_in_torchvision(size, shortest, squashed, shape):
+    from torchvision.transforms.v2.functional import center_crop
+
+    x = torch.randint(1, 256, (2, 3, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    ours = Transform(size, "bilinear", HALF, HALF, shortest, squashed)
+    height, width = shape
+    target = squashed or (
+        (shortest, int(shortest * width / height)) if height <= width else (int(shortest * height / width), shortest)
+    )
+    resized = torch.nn.functional.interpolate(x, size=target, mode="bilinear", antialias=True)
+    assert ours.resize(x).equal(center_crop(resized, list(size)))

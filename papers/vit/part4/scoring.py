@@ -1,7 +1,8 @@
 """Which class a classifier answers, where it ranks the label, and how often it is right: functions on arrays of logits.
 
 A class of the data set is found in the model's list of labels by its wnid (WordNet's number of the noun, such as
-`n01440764`) and never by its name: ImageNet has two classes "crane" and two whose first name is "maillot".
+`n01440764`) where it has one. By its name only where one class has that name: ImageNet has two classes "crane" and two
+whose first name is "maillot".
 
 Equal logits are ordered by class index, the lower one first, and the images where that decided are counted. Equal means
 the same number to the last bit: logits are float32, whose neighbours lie 6e-8 of their size apart, so a margin as small
@@ -15,17 +16,20 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from shared.errors import UserError
+from shared.models import labels as imagenet
+from shared.sources import normal_name
 
 IMAGENET_CLASSES = 1000
 TOP = 5
 OF_SUBSET = "top-1 among the data set's classes"
 ORIGINS = NOT_SEEN, SEEN, UNKNOWN = "ImageNet validation, not seen", "ImageNet training, seen", "origin unknown"
 _WNID = re.compile(r"n\d{8}")
+_OUT = "call the classes by wnid (n01440764), by ImageNet's names, by all numbers 0 to 999, or as the model's labels do"
 
 
 @dataclass(frozen=True)
@@ -145,32 +149,75 @@ def count(scores: Scores) -> Counts:
     return counts
 
 
-def map_classes(model: str, label_wnids: Sequence[str], data: str, class_ids: Sequence[str]) -> np.ndarray:
-    """int64 [k]: for each class of the data set its index in the model's list of labels, found by wnid.
+class Mapping(NamedTuple):
+    """For each class of the data set its index in the model's list of labels, int64 [k], and how it was found."""
 
-    UserError, with the reason, for a head that does not choose among ImageNet's 1,000 classes and for classes that
-    are not wnids.
+    columns: np.ndarray
+    how: str
+
+
+def map_classes(model: str, wnids: Sequence[str], names: Sequence[str], data: str, class_ids: Sequence[str]) -> Mapping:
+    """Where each class of the data set stands in the model's list of labels.
+
+    wnids, names: the list, as `shared.models.labels.match` gives it; without wnids it is a list of the model's own.
+    ImageNet's classes may be called by wnid, by number (all of 0 to 999, as in ImageNetV2) or by name. UserError, with
+    the reason, for a class that is not in the list, or that stands there twice.
     """
-    out = "name a classifier with ImageNet-1k's 1,000 classes"
-    strangers = [name for name in class_ids if not _WNID.fullmatch(name)]
-    if strangers or not class_ids:
-        what = f"class {strangers[0]!r} is not a wnid such as n01440764" if strangers else "it has no classes"
-        raise UserError(f"data {data}: {what}; use imagenette or a folder whose sub-folders are wnids")
-    if len(label_wnids) != IMAGENET_CLASSES:
-        has = f"{len(label_wnids):,} classes" if label_wnids else "no list of labels"
-        has += " (ImageNet-21k)" if len(label_wnids) in (21841, 21843) else ""
-        raise UserError(
-            f"model {model}: its head has {has}; top-1 and top-5 are over ImageNet-1k's 1,000 classes only, and a "
-            f"choice among more or fewer is another question: {out}"
-        )
-    place = {wnid: i for i, wnid in enumerate(label_wnids)}
-    if len(place) != len(label_wnids):
-        twice = next(wnid for wnid, n in Counter(label_wnids).items() if n > 1)
-        raise UserError(f"model {model}: wnid {twice!r} stands twice in its list of labels; {out}")
-    missing = [wnid for wnid in class_ids if wnid not in place]
-    if missing:
-        raise UserError(f"model {model}: its list of labels lacks {missing[0]} of data {data}; {out}")
-    return np.array([place[wnid] for wnid in class_ids], np.int64)
+    if not class_ids:
+        raise UserError(f"data {data}: it has no classes; {_OUT}")
+    numbered = all(name.isdecimal() for name in class_ids) and sorted(map(int, class_ids)) == list(range(len(names)))
+    if wnids:
+        wanted, how = _wnids(data, class_ids, numbered)
+        own = list(wnids)
+    else:
+        named = any(not re.fullmatch(r"(LABEL_)?\d+", name) for name in names)
+        has = f"its head has {len(names):,} classes" if names else "it has no list of labels"
+        has += " (ImageNet-21k)" if len(names) in (21841, 21843) else ""
+        if numbered and not named:
+            return Mapping(np.array([int(name) for name in class_ids], np.int64), "by number")
+        if not named:
+            why = "and none of them has a name" if names else ""
+            raise UserError(
+                f"model {model}: {has} {why}; name a classifier with ImageNet-1k's 1,000, or write id2label"
+            )
+        wanted, own = [normal_name(name) for name in class_ids], [normal_name(name) for name in names]
+        how = f"by name, among the model's own {len(names):,}"
+        missing = [name for name, key in zip(class_ids, wanted, strict=True) if key not in own]
+        if missing:
+            raise UserError(f"model {model}: {has}, and {missing[0]!r} of data {data} is none of them; {_OUT}")
+    times = Counter(own)
+    for name, key in zip(class_ids, wanted, strict=True):
+        if times[key] != 1:
+            where = "stands twice in" if times[key] else "is not in"
+            raise UserError(f"model {model}: class {name!r} of data {data} ({key}) {where} its list of labels; {_OUT}")
+    place = {key: i for i, key in enumerate(own)}
+    return Mapping(np.array([place[key] for key in wanted], np.int64), how)
+
+
+def _wnids(data: str, class_ids: Sequence[str], numbered: bool) -> tuple[list[str], str]:
+    """The wnids of ImageNet-1k's classes as a data set calls them, and how it does."""
+    if all(_WNID.fullmatch(name) for name in class_ids):
+        return list(class_ids), "by wnid"
+    usual = imagenet.imagenet()[0]
+    if numbered:
+        return [usual[int(name)] for name in class_ids], "by number, in the usual order of the wnids"
+    if len(class_ids) == len(usual):
+        # a whole list in the usual order says which of two equal names is which
+        found = imagenet.match(f"data {data}", [name.replace("_", " ") for name in class_ids])[0]
+        return list(found), "by name"
+    found = []
+    for name in class_ids:
+        fits = imagenet.places(name)
+        if len(fits) != 1:
+            which = f"fits {len(fits)} of ImageNet-1k's classes" if fits else "is none of ImageNet-1k's classes"
+            which += f" ({', '.join(usual[i] for i in sorted(fits))})" if fits else ""
+            raise UserError(f"data {data}: class {name!r} {which}; {_OUT}")
+        found.append(usual[next(iter(fits))])
+    twice = [wnid for wnid, n in Counter(found).items() if n > 1]
+    if twice:
+        both = " and ".join(repr(name) for name, wnid in zip(class_ids, found, strict=True) if wnid == twice[0])
+        raise UserError(f"data {data}: classes {both} are one of ImageNet-1k's ({twice[0]}); join them, or {_OUT}")
+    return found, "by name"
 
 
 def in_file_order(names: Sequence[str], candidates: np.ndarray) -> list[int]:
@@ -188,8 +235,8 @@ def draw(names: Sequence[str], candidates: np.ndarray, k: int, seed: int) -> lis
 def by_class(scores: Scores, subset: np.ndarray, names: Sequence[str], wnids: Sequence[str]) -> list[dict]:
     """One row for each class index of `subset`, int [k], in that order, as the results have it.
 
-    class, wnid; images, and how many of them are right by three rules; the three most frequent wrong top-1. names and
-    wnids are the classifier's list of labels.
+    class, wnid (of a list without wnids: the label itself); images, and how many of them are right by three rules; the
+    three most frequent wrong top-1. names and wnids are the classifier's list of labels.
     """
     names = distinct_names(names, wnids)
     rows = []

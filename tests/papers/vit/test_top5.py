@@ -280,7 +280,7 @@ def test_a_permuted_label_list_gives_the_same_answers_by_wnid() -> None:
     logits, truth = rng.normal(size=(300, 1000)).astype(np.float32), rng.integers(0, 10, 300)
     order = rng.permutation(1000)
     wnids = [WNIDS[k] for k in order]
-    own, moved = map_classes("m", WNIDS, "d", IMAGENETTE), map_classes("m", wnids, "d", IMAGENETTE)
+    own, moved = (map_classes("m", list_, NAMES, "d", IMAGENETTE).columns for list_ in (WNIDS, wnids))
     plain = score(logits, own[truth], own)
     permuted = score(logits[:, order], moved[truth], moved)
     assert [[wnids[k] for k in row] for row in permuted.top] == [[WNIDS[k] for k in row] for row in plain.top]
@@ -288,21 +288,54 @@ def test_a_permuted_label_list_gives_the_same_answers_by_wnid() -> None:
     np.testing.assert_array_equal(order[permuted.best_of_subset], plain.best_of_subset)
 
 
+FIRST = [name.partition(",")[0] for name in NAMES]
+OWN_HEAD = ["Egyptian_cat", "beagle", "pug", "Sphynx", "Bombay", "Birman", "boxer", "Persian", "Ragdoll", "havanese"]
+
+
 @pytest.mark.parametrize(
-    ("label_wnids", "class_ids", "words"),
+    ("wnids", "names", "class_ids", "how", "places"),
     [
-        ([f"n{i:08d}" for i in range(21841)], IMAGENETTE, r"21,841 classes \(ImageNet-21k\)"),
-        (IMAGENETTE, IMAGENETTE, "10 classes"),
-        ([], IMAGENETTE, "no list of labels"),
-        ([*WNIDS[:-1], WNIDS[0]], IMAGENETTE, "'n01440764' stands twice"),
-        ([w for w in WNIDS if w != IMAGENETTE[3]] + ["n99999999"], IMAGENETTE, "lacks n03000684"),
-        (list(WNIDS), ["tench", "church"], "class 'tench' is not a wnid"),
-        (list(WNIDS), [], "it has no classes"),
+        (WNIDS, NAMES, ["tench", "English_springer", "church"], "by name", [0, 217, 497]),
+        (WNIDS, NAMES, ["church, church building", "harp", "missile", "Cardigan"], "by name", [497, 594, 657, 264]),
+        (WNIDS, NAMES, FIRST, "by name", list(range(1000))),
+        (WNIDS, NAMES, [*map(str, range(999, -1, -1))], "by number, in the usual", list(range(999, -1, -1))),
+        (WNIDS[::-1], NAMES[::-1], [*map(str, range(1000))], "by number, in the usual", list(range(999, -1, -1))),
+        ((), OWN_HEAD, ["Beagle", "egyptian cat", "Ragdoll"], "by name, among the model's own 10", [1, 0, 8]),
+        ((), [f"LABEL_{i}" for i in range(10)], [*"9876543210"], "by number", list(range(9, -1, -1))),
     ],
 )
-def test_other_heads_and_other_classes_are_refused_with_the_reason(label_wnids, class_ids, words) -> None:
+def test_classes_by_name_and_by_number(wnids, names, class_ids, how, places) -> None:
+    found = map_classes("a/model", wnids, names, "pics", class_ids)
+    assert found.how.startswith(how)
+    assert found.columns.tolist() == places
+
+
+@pytest.mark.parametrize(
+    ("wnids", "names", "class_ids", "words"),
+    [
+        (
+            (),
+            [f"LABEL_{i}" for i in range(21841)],
+            IMAGENETTE,
+            r"21,841 classes \(ImageNet-21k\) and none of them has a",
+        ),
+        ((), OWN_HEAD, IMAGENETTE, "10 classes, and 'n01440764' of data pics is none of them"),
+        ((), OWN_HEAD, [*"0123456789"], "10 classes, and '0' of data pics is none"),  # its labels are no numbers
+        ((), [*OWN_HEAD, "Pug"], ["pug", "boxer"], r"class 'pug' of data pics \(pug\) stands twice in"),
+        ((), [], IMAGENETTE, "no list of labels"),
+        ([*WNIDS[:-1], WNIDS[0]], NAMES, IMAGENETTE, r"\(n01440764\) stands twice"),
+        ([w for w in WNIDS if w != IMAGENETTE[3]] + ["n99999999"], NAMES, IMAGENETTE, "n03000684.* is not in its list"),
+        (WNIDS, NAMES, ["tench", "crane"], r"'crane' fits 2 of ImageNet-1k's classes \(n02012849, n03126707\)"),
+        (WNIDS, NAMES, ["tench", "sand viper"], "'sand viper' fits 2 of"),
+        (WNIDS, NAMES, ["tench", "Ragdoll"], "'Ragdoll' is none of ImageNet-1k's"),
+        (WNIDS, NAMES, ["tench", "Tinca tinca"], "'tench' and 'Tinca tinca' are one of ImageNet-1k's"),
+        (WNIDS, NAMES, [*"0123456789"], "'0' is none of ImageNet-1k's"),  # ten numbers: of whose list?
+        (WNIDS, NAMES, [], "it has no classes"),
+    ],
+)
+def test_other_heads_and_other_classes_are_refused_with_the_reason(wnids, names, class_ids, words) -> None:
     with pytest.raises(UserError, match=words) as error:
-        map_classes("a/model", label_wnids, "pics", class_ids)
+        map_classes("a/model", wnids, names, "pics", class_ids)
     assert "\n" not in str(error.value)
 
 
@@ -310,7 +343,7 @@ def test_classes_of_one_name_are_told_apart_by_wnid() -> None:
     bird, machine = [i for i, name in enumerate(NAMES) if name == "crane"]
     logits = np.zeros((1, 1000), np.float32)
     logits[0, [bird, machine]] = 2, 3
-    own = map_classes("m", WNIDS, "d", [WNIDS[bird]])
+    own = map_classes("m", WNIDS, NAMES, "d", [WNIDS[bird]]).columns
     scores = score(logits, own[[0]], own)
     assert (scores.right[0], scores.rank[0]) == (False, 2)  # a "crane", but not this one
     names = scoring.distinct_names(NAMES, WNIDS)
@@ -513,13 +546,13 @@ def test_two_models_of_one_name_are_kept_apart_by_spec(tiny: dict) -> None:
 def test_a_users_mistake_is_one_line_and_code_2(tiny: dict, capsys: pytest.CaptureFixture, monkeypatch) -> None:
     assert run(tiny, "--data", "no/such/folder/here") == 2
     assert run(tiny, "--models", "a/tiny", "hf:a/tiny") == 2
-    small = identity(label_wnids=WNIDS[:10], label_names=NAMES[:10])
+    small = identity(label_wnids=(), label_names=("dog", "cat"))
     monkeypatch.setattr(models, "describe", lambda *a, **k: small)
     assert run(tiny) == 2
     error = capsys.readouterr().err.strip().split("\n")
     assert len(error) == 3
     assert "model hf:a/tiny: named twice" in error[1]
-    assert "its head has 10 classes" in error[2]
+    assert "its head has 2 classes" in error[2]
 
 
 @pytest.mark.parametrize(
