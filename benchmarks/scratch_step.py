@@ -33,7 +33,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from papers.vit.part4 import networks, stream
-from papers.vit.part4.factors import Factor
+from papers.vit.part4.networks import Factor
 from papers.vit.part4.runs import NAMES, VARIANTS, Recipe, Run
 from papers.vit.part4.trainer import Trainer
 from shared import cli, process

@@ -28,12 +28,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.runs import NAMES, SIZES, Curve, Recipe, Run, Variant, departure, read_starts, seeds_beside
+from papers.vit.part4.runs import NAMES, PLAIN, SIZES, Curve, Recipe, Run, Variant, departure, read_starts, seeds_beside
 from shared import cli, process, published
 from shared.errors import UserError
 from shared.record import Record
@@ -130,7 +130,7 @@ def check(config: Config) -> None:
 
 
 def main(config: Config) -> Record | None:
-    from papers.vit.part4 import factors, stream, trainer
+    from papers.vit.part4 import stream, trainer
     from shared.device import choose, rank_and_world, require_compiler
 
     check(config)
@@ -150,7 +150,7 @@ def main(config: Config) -> Record | None:
     ]
     if config.factors:
         question = "Does anything that the article leaves out of its recipe move the result?"
-        runs = factors.plan(config)
+        runs = plan(config)
     train_set, test_set = open_data(config)
     train, test = (stream.arrays_of(images, config.image_size) for images in (train_set, test_set))
     note_copies(train_set, test_set)
@@ -496,23 +496,62 @@ def gap_tolerance(one: Cell, other: Cell, images: int) -> float:
     return Z * math.sqrt(2 * binomial_variance(one, other, images))
 
 
+# with --factors: one change at a time -------------------------------------------------------------------------------
+
+
+def plan(config: Config) -> list[Run]:
+    """The plain recipe and every factor with each seed, then the plain recipe's other seeds.
+
+    "all" stands for the factors that the network and the padding have. UserError for a factor
+    that is unknown or that they lack.
+    """
+    from papers.vit.part4.networks import FACTORS, RESNET_ONLY
+
+    if len(config.models) != 1 or len(config.sizes) != 1:
+        raise UserError("--factors: name one network and one number of images, as --models ResNet --sizes 1000")
+    model, size = config.models[0], config.sizes[0]
+    can_mirror = 0 < config.pad < config.image_size
+    lacks = set(RESNET_ONLY if model != "ResNet" else ()) | set(() if can_mirror else ["padding"])
+    for name in config.factors:
+        if name not in (*FACTORS, "all"):
+            raise UserError(f"--factors {name}: choose from {', '.join(FACTORS)}, or all")
+        if name in lacks and name in RESNET_ONLY:
+            raise UserError(f"--factors {name}: the article leaves the ResNet's initialisation open, not the ViT's")
+        if name in lacks:
+            raise UserError(
+                f"--factors padding: a mirror needs --pad between 1 and {config.image_size - 1}, not {config.pad}"
+            )
+    if config.plain_seeds < config.seeds:
+        raise UserError(
+            f"--plain-seeds {config.plain_seeds}: every factor is held against the plain recipe of its seed; "
+            f"at least --seeds {config.seeds}"
+        )
+    chosen = [name for name in FACTORS if name not in lacks] if "all" in config.factors else config.factors
+    jobs = [(name, seed) for seed in range(config.seeds) for name in dict.fromkeys((PLAIN, *chosen))]
+    jobs += [(PLAIN, seed) for seed in range(config.seeds, config.plain_seeds)]
+    return [Run(model, size, seed, config.variant, change) for change, seed in jobs]
+
+
+COLUMNS = ["factor", "seed", "step", "best", "held out", "best against plain", "all test images against plain"]
+
+
 def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str], why: str | None) -> None:
     """What each change of the recipe does, against the plain recipe and what luck does to it."""
-    from papers.vit.part4 import factors
+    from papers.vit.part4.networks import FACTORS
 
     curves, first = experiment.finished(), experiment.runs[0]
     cell = f"{first.model}, {first.size:,} training images, {experiment.recipe.steps:,} steps, {first.variant}"
     record.say(f"== one factor at a time: {cell} ==")
-    rows, lines = factors.table(curves)
+    rows, lines = factor_table(curves)
     title = "Accuracy (%) with one thing changed, and the difference from the plain recipe"
-    lines += [*factors.mean_lines(curves), *factors.noise_lines(curves)]
-    record.say_table(title, factors.COLUMNS, rows, lines=lines)
+    lines += [*mean_lines(curves), *noise_lines(curves)]
+    record.say_table(title, COLUMNS, rows, lines=lines)
     printed = published.load("vit", "scratch").numbers.get(f"{first.size:,} images/{first.model} best")
     if printed and why is None:
         record.say(f"  the article's one run of its recipe has {printed.printed}% (best validation)")
     record.section("what was changed")
     for change in dict.fromkeys(run.change for run in experiment.runs):
-        record.say(f"  {change:<14} {factors.FACTORS[change].what}")
+        record.say(f"  {change:<14} {FACTORS[change].what}")
     record.section("runs")
     for run in experiment.runs:
         record.say(f"  {run.change:<14} {failed.get(run) or experiment.line(run)}")
@@ -523,6 +562,61 @@ def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str],
         "factors together, and other networks or numbers of images; a difference that is smaller than what a "
         "seed changes is no finding."
     )
+
+
+def against_plain(curves: dict[Run, Curve]) -> dict[Run, tuple[float, float]]:
+    """(best validation, all test images) of each changed run less those of the plain run of its seed, in points."""
+    plain = {run.seed: curve for run, curve in curves.items() if run.change == PLAIN}
+    return {
+        run: (curve.best_accuracy - same.best_accuracy, curve.test_accuracy - same.test_accuracy)
+        for run, curve in curves.items()
+        if run.change != PLAIN and (same := plain.get(run.seed))
+    }
+
+
+def factor_table(curves: dict[Run, Curve]) -> tuple[list[list[Any]], list[str]]:
+    """(rows of `COLUMNS`, the same as text): accuracies in %, differences from the plain run of the seed in points."""
+    rows, apart = [], against_plain(curves)
+    lines = ["  factor         seed   step  best validation  held out   against plain: best   all test images"]
+    for run, curve in curves.items():
+        best, on_all = (f"{points:+.2f}" for points in apart[run]) if run in apart else ("", "")
+        accuracies = f"{curve.best_accuracy:.2f}", f"{curve.held_out_accuracy:.2f}"
+        rows.append([run.change, run.seed, curve.best.step, *accuracies, best, on_all])
+        name, seed, step, validation, held_out = rows[-1][:5]
+        lines.append(f"  {name:<14}{seed:>5}{step:>7}{validation:>16}%{held_out:>9}%{best:>22}{on_all:>20}".rstrip())
+    return rows, lines
+
+
+def mean_lines(curves: dict[Run, Curve]) -> list[str]:
+    """With several seeds of a factor: the mean of its differences from plain, on all test images, and its error."""
+    apart: dict[str, list[float]] = {}
+    for run, (_, on_all) in against_plain(curves).items():
+        apart.setdefault(run.change, []).append(on_all)
+    return [
+        f"  {name:<14} {statistics.fmean(points):+.2f} points on all test images, standard error "
+        f"{statistics.stdev(points) / math.sqrt(len(points)):.2f} over {len(points)} seeds"
+        for name, points in apart.items()
+        if len(points) > 1
+    ]
+
+
+def noise_lines(curves: dict[Run, Curve]) -> list[str]:
+    """How far chance puts two runs apart, from the plain recipe's seeds: 95 % of differences, by Student's t."""
+    plain = [curve for run, curve in curves.items() if run.change == PLAIN]
+    if (n := len(plain)) < 2:
+        return ["  how far chance puts two runs apart is not known: that needs two finished seeds of the plain recipe"]
+    from scipy.stats import t
+
+    best = [curve.best_accuracy for curve in plain]
+    on_best, on_all = statistics.stdev(best), statistics.stdev(curve.test_accuracy for curve in plain)
+    width = float(t.ppf(0.975, n - 1)) * math.sqrt(2)
+    return [
+        f"  plain: {statistics.fmean(best):.2f}% on average over {n} seeds, sample deviation {on_best:.2f} points; "
+        "19 of 20 pairs",
+        f"  of runs lie within {width * on_best:.1f} points in the best validation and {width * on_all:.1f} on all "
+        f"test images (Student's t, {n - 1} degree{'s' * (n > 2)} of freedom;",
+        f"  a pair of one seed shares its images and should lie closer); differences looked at: {len(curves) - n}",
+    ]
 
 
 if __name__ == "__main__":

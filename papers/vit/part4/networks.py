@@ -1,19 +1,28 @@
-"""The two small networks of "Section 4.3 in miniature", what trains them, and what they cost.
+"""The two small networks of "Section 4.3 in miniature", what trains them, what they cost, and what may be changed.
 
 Sources: ViT, explained, Part 4, "Section 4.3 in miniature" (4x4 patches, D 128, 6 layers, 4 heads, MLP 512; a ResNet-18
 layout with widths 24-48-96-192 and BatchNorm). The ViT is transformers' own code with transformers' own initialisation.
 The article does not print the ResNet's: it is PyTorch's default here, as a reader copying the recipe would have it.
+
+The changes (`FACTORS`) are what the article leaves open: the ResNet's initialisation, what the crop pads with, the
+normalisation, and on which parameters the weight decay works. JPEG images stand for a copy of the data that is not
+lossless.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 
-from papers.vit.part4.runs import NAMES, Recipe, Run
+from papers.vit.part4.runs import NAMES, PLAIN, Recipe, Run
+from papers.vit.part4.stream import Arrays, Augmentation, TrainingData, crop_flip
 from shared.errors import UserError
 
 PATCH, DIM, LAYERS, HEADS, MLP = 4, 128, 6, 4, 512
@@ -149,3 +158,86 @@ def cost(name: str, classes: int = 10, image_size: int = 32) -> Cost:
     attention = sum(n for op, n in counts.items() if "bmm" in str(op))
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return Cost(parameters, weights=(sum(counts.values()) - attention) // 2, attention=attention // 2)
+
+
+# what the article does not print about its recipe, one change at a time -----------------------------------------------
+
+JPEG_QUALITY = 75  # Pillow's default
+RESNET_ONLY = ("init", "he", "zero")  # the ViT's initialisation is transformers' own
+
+
+def he_init(model: nn.Module, seed: int) -> None:
+    """He's initialisation of the convolutions: normal, by fan-out."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def zero_init(model: nn.Module, seed: int) -> None:
+    """The last BatchNorm of every block starts at 0: at first a block passes its input on."""
+    for module in model.modules():
+        if isinstance(module, BasicBlock):
+            nn.init.zeros_(module.bn2.weight)
+
+
+def decay_matrices_only(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW that leaves biases and the parameters of norms alone (a ViT's position embeddings have three axes)."""
+    kinds: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for parameter in model.parameters():
+        kinds[parameter.ndim > 1].append(parameter)
+    groups = [{"params": kinds[True]}, {"params": kinds[False], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+
+def centred(data: TrainingData) -> TrainingData:
+    """Pixels to -1..1 instead of the training images' own mean and deviation."""
+    half = (0.5,) * len(data.mean)
+    return replace(data, mean=half, std=half)
+
+
+def through_jpeg(data: TrainingData) -> TrainingData:
+    """Every image, of training and of testing, written and read as JPEG. The normalisation stays."""
+
+    def lossy(arrays: Arrays) -> Arrays:
+        images = torch.empty_like(arrays.images, device="cpu")
+        for i, image in enumerate(arrays.images.cpu()):
+            file = io.BytesIO()
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(file, "JPEG", quality=JPEG_QUALITY)
+            images[i] = torch.from_numpy(np.array(Image.open(file))).permute(2, 0, 1)
+        return replace(arrays, images=images.to(arrays.images.device))
+
+    parts = {part: lossy(getattr(data, part)) for part in ("train", "validation", "held_out")}
+    return replace(data, **parts)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One change of the recipe: `what` in words, then what makes it; the defaults are the recipe's.
+
+    images      of training and testing, made of the unchanged ones
+    init        called in turn with the fresh network and the run's seed
+    """
+
+    what: str
+    images: Callable[[TrainingData], TrainingData] = lambda data: data
+    init: tuple[Callable[[nn.Module, int], None], ...] = ()
+    optimizer: Callable[[nn.Module, Recipe], torch.optim.Optimizer] = adamw
+    augment: Callable[[torch.Tensor, Augmentation, int], torch.Tensor] = crop_flip
+
+
+FACTORS: dict[str, Factor] = {
+    PLAIN: Factor("nothing: the recipe as vit_part4_scratch.py has it"),
+    "jpeg": Factor(f"images through JPEG (quality {JPEG_QUALITY}), in training and in testing", images=through_jpeg),
+    "init": Factor("he and zero together, as they usually come", init=(he_init, zero_init)),
+    "he": Factor("He initialisation of the convolutions (normal, fan-out) instead of PyTorch's", init=(he_init,)),
+    "zero": Factor("the last BatchNorm of every block starts at 0", init=(zero_init,)),
+    "decay": Factor(
+        "weight decay on tensors of two or more axes only: no bias, no norm", optimizer=decay_matrices_only
+    ),
+    "normalisation": Factor("pixels to -1..1, instead of the training images' mean and deviation", images=centred),
+    "padding": Factor(
+        "the crop's padding mirrors the image, instead of black", augment=partial(crop_flip, mode="reflect")
+    ),
+}

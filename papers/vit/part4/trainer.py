@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from papers.vit.part4 import networks, runs, stream
-from papers.vit.part4.factors import FACTORS, Factor
+from papers.vit.part4.networks import FACTORS, Factor
 from papers.vit.part4.runs import Curve, Recipe, Run
 from papers.vit.part4.stream import Arrays, TrainingData
 from shared import paths

@@ -13,7 +13,7 @@ import torchvision.transforms.functional as TF
 from torch import nn
 
 from papers.vit import vit_part4_scratch as script
-from papers.vit.part4 import factors, networks
+from papers.vit.part4 import networks
 from papers.vit.part4.runs import PLAIN, Best, Curve, Recipe, Run, Validation
 from papers.vit.part4.stream import Augmentation, TrainingData, arrays_of, crop_flip, draw_augmentation, prepare
 from papers.vit.part4.trainer import Trainer, identity
@@ -53,7 +53,7 @@ def configured(results: Path, **changes) -> script.Config:
 
 
 def made(change: str, data: TrainingData) -> Trainer:
-    return Trainer(replace(RUN, change=change), TINY, factors.FACTORS[change].images(data), CPU)
+    return Trainer(replace(RUN, change=change), TINY, networks.FACTORS[change].images(data), CPU)
 
 
 def differences(name: str, data: TrainingData) -> set[str]:
@@ -96,13 +96,13 @@ def test_a_factor_changes_one_thing(name: str, what: str, data: TrainingData) ->
 
 def test_the_plain_recipe_changes_nothing(data: TrainingData) -> None:
     assert differences(PLAIN, data) == set()
-    assert {run.change for run in factors.plan(configured(Path()))} == set(factors.FACTORS)
+    assert {run.change for run in script.plan(configured(Path()))} == set(networks.FACTORS)
 
 
 def test_he_initialisation(data: TrainingData) -> None:
     model = networks.build("ResNet")
     state = torch.random.get_rng_state()
-    factors.he_init(model, 0)
+    networks.he_init(model, 0)
     assert torch.equal(torch.random.get_rng_state(), state), "the caller's generator moved"
     for module in model.modules():
         if isinstance(module, nn.Conv2d) and module.weight.numel() > 10_000:
@@ -133,7 +133,7 @@ def test_mirrored_padding_is_torchvisions() -> None:
     images = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     top, left = (t.flatten() for t in torch.meshgrid(torch.arange(3), torch.arange(3), indexing="ij"))
     flip = torch.arange(9) % 2 == 0
-    ours = factors.FACTORS["padding"].augment(images, Augmentation(top, left, flip), 1)
+    ours = networks.FACTORS["padding"].augment(images, Augmentation(top, left, flip), 1)
     padded = TF.pad(images, [1], padding_mode="reflect")
     for i, image in enumerate(padded):
         crop = TF.crop(image, int(top[i]), int(left[i]), 8, 8)
@@ -142,7 +142,7 @@ def test_mirrored_padding_is_torchvisions() -> None:
 
 
 def test_jpeg_is_lossy_and_repeatable(data: TrainingData) -> None:
-    once, twice = factors.through_jpeg(data), factors.through_jpeg(data)
+    once, twice = networks.through_jpeg(data), networks.through_jpeg(data)
     assert torch.equal(once.train.images, twice.train.images)
     apart = (once.held_out.images.int() - data.held_out.images.int()).abs().float().mean().item()
     assert 0.1 < apart < 30
@@ -158,7 +158,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_table_holds_every_factor_against_plain(finished: Path) -> None:
     result = json.loads((finished / "vit" / "scratch-factors.json").read_text())["results"]
-    assert set(result) == {f"{name}/seed0" for name in factors.FACTORS} | {"plain/seed1"}
+    assert set(result) == {f"{name}/seed0" for name in networks.FACTORS} | {"plain/seed1"}
     log = (finished / "vit" / "scratch-factors.log").read_text()
     plain, jpeg = result["plain/seed0"]["best"], result["jpeg/seed0"]["best"]
     best = (jpeg["correct"] - plain["correct"]) * 100 / 50
@@ -228,7 +228,7 @@ def test_identity_names_the_change_only_where_there_is_one(data: TrainingData) -
 
 def test_what_does_not_apply_is_not_planned() -> None:
     def planned(**changes) -> list[str]:
-        return [run.change for run in factors.plan(configured(Path(), **changes))]
+        return [run.change for run in script.plan(configured(Path(), **changes))]
 
     assert planned(models=("ViT",), pad=0) == [PLAIN, "jpeg", "decay", "normalisation", PLAIN, PLAIN]
     assert planned(factors=(PLAIN,), plain_seeds=2) == [PLAIN, PLAIN]
@@ -273,10 +273,10 @@ def curves_of(correct: dict[tuple[str, int], int]) -> dict[Run, Curve]:
 
 
 def test_noise_is_students_t_of_the_plain_seeds() -> None:
-    assert "is not known" in factors.noise_lines(curves_of({(PLAIN, 0): 25}))[0]
+    assert "is not known" in script.noise_lines(curves_of({(PLAIN, 0): 25}))[0]
     # 50, 52, 54 %: deviation 2; t of 2 degrees of freedom 4.303; of a difference 4.303 * sqrt(2) * 2 = 12.2
     curves = curves_of({(PLAIN, 0): 25, (PLAIN, 1): 26, (PLAIN, 2): 27, ("jpeg", 0): 20})
-    text = "\n".join(factors.noise_lines(curves))
+    text = "\n".join(script.noise_lines(curves))
     assert "52.00% on average over 3 seeds, sample deviation 2.00 points" in text
     assert "within 12.2 points in the best validation and 6.1 on all test images" in text
     assert text.endswith("differences looked at: 1")
@@ -285,6 +285,6 @@ def test_noise_is_students_t_of_the_plain_seeds() -> None:
 def test_several_seeds_of_a_factor_have_a_mean_and_an_error() -> None:
     # -4 and -2 of 100 images
     curves = curves_of({(PLAIN, 0): 25, (PLAIN, 1): 25, ("jpeg", 0): 21, ("jpeg", 1): 23})
-    assert factors.mean_lines(curves) == [
+    assert script.mean_lines(curves) == [
         "  jpeg           -3.00 points on all test images, standard error 1.00 over 2 seeds"
     ]

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from papers.vit.part4.factors import Factor
-from papers.vit.part4.networks import attention_code, compiles
+from papers.vit.part4.networks import Factor, attention_code, compiles
 from papers.vit.part4.runs import VARIANTS, Best, Recipe, Run, read_starts
 from papers.vit.part4.stream import Arrays, TrainingData, arrays_of, crop_flip, prepare
 from papers.vit.part4.trainer import Trainer, identity, load_checkpoint, train
