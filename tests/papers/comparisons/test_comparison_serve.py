@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import http.client
 import json
 import os
@@ -88,6 +89,7 @@ def start(folder: Path, *options: object) -> Server:
             text=True,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
+    atexit.register(process.kill)  # also where a test fails before it stops the service
     line = process.stdout.readline()
     assert line.startswith("http://"), log.read_text()
     server = Server(process, line.removeprefix("http://").partition("/")[0], log)
