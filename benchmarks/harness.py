@@ -78,7 +78,7 @@ def here() -> dict[str, Any]:
     """Where and when: goes into every result. `instructions` are those that matrix products are fast with."""
     names = {"amx_bf16": "AMX", "avx512f": "AVX512", "avx2": "AVX2"}
     try:
-        flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("flags")[2].partition("\n")[0].split())
     except OSError:
         flags = set()
     processor = machine() | {"instructions": [name for flag, name in names.items() if flag in flags]}

@@ -47,7 +47,7 @@ class Config:
 
 def peak_bytes() -> int:
     """Of this process on Linux. getrusage would count the parent's memory before exec too."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="utf-8"))[1]) * 1024
 
 
 def load_and_run(spec: str, dtype: str) -> dict:

@@ -187,9 +187,9 @@ async def mixed(address: tuple[str, int], minutes: float, pid: int) -> dict[str,
 
 def resident(pid: int) -> float:
     """MB of a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
     pages = [
-        int(Path(f"/proc/{one}/statm").read_text().split()[1])
+        int(Path(f"/proc/{one}/statm").read_text(encoding="utf-8").split()[1])
         for one in [pid, *children]
         if Path(f"/proc/{one}").exists()
     ]
@@ -231,7 +231,7 @@ def main() -> None:
         env=os.environ | {"PYTHONPATH": str(harness.ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
+        encoding="utf-8",
     )
     try:
         address = service.stdout.readline().removeprefix("http://").partition("/")[0].split(":")

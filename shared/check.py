@@ -27,6 +27,7 @@ from shared.provenance import came_with
 from shared.published import KINDS, Kind, Number, Published, load_all
 from shared.record import count_line
 from shared.result import RUN_AGAIN, Contradiction, Result, read_result, result_files
+from shared.text import printable, say
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, UNDECIDED, Verdict, judge
 
 ORDER = (DIFFERS, UNDECIDED, AGREES, EQUAL, NOT_COMPARABLE, NOT_RUN)  # what to look at first
@@ -269,7 +270,7 @@ def summary_lines(summary: Summary, root: Path, every: bool) -> list[str]:
     if others := summary.others:
         lines += ["", "experiments listed beside (no number's verdict is theirs):"]
         lines += [f"  {name:<40} {count_line(own)}" for name, own in others.items()]
-    lines += [f"  problem: {problem}" for problem in summary.problems]
+    lines += [f"  problem: {printable(problem)}" for problem in summary.problems]
     listed = ORDER if every else (DIFFERS, UNDECIDED)
     for name in listed:
         rows = [outcome for outcome in summary.outcomes if outcome.verdict.verdict == name]
@@ -317,15 +318,15 @@ def main(config: Config) -> int:
         summary.outcomes = found
         counted = summary.counts[DIFFERS]
     if config.json:
-        print(json.dumps(as_json(summary), indent=1, ensure_ascii=False))
+        say(json.dumps(as_json(summary), indent=1, ensure_ascii=False))
     elif config.words:
         if len(found) > MOST:
-            print(f"{len(found)} numbers have these words; name more of them to see one with all that is known of it")
-            print("\n".join(f"  {o.number.source}: {o.verdict.line()}" for o in found))
+            say(f"{len(found)} numbers have these words; name more of them to see one with all that is known of it")
+            say("\n".join(f"  {o.number.source}: {o.verdict.line()}" for o in found))
         else:
-            print("\n\n".join("\n".join(tell(summary, outcome, root)) for outcome in found))
+            say("\n\n".join("\n".join(tell(summary, outcome, root)) for outcome in found))
     else:
-        print("\n".join(summary_lines(summary, root, config.show_equal)))
+        say("\n".join(summary_lines(summary, root, config.show_equal)))
     return 1 if config.strict and (counted or summary.problems) else 0
 
 

@@ -5,7 +5,8 @@
         sizes: tuple[int, ...] = (1000, 5000)
         \"""the help text of --sizes\"""
 
-Exit codes: 0 done; 1 a verdict differs under --strict; 2 bad input or set-up; 130 interrupted.
+Exit codes: 0 done; 1 a verdict differs under --strict; 2 bad input or set-up; 3 a fault of the suite itself (one line
+too, and all of it with PAPERS_TRACEBACK=1); 130 interrupted, 143 told to end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import itertools
 import os
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -28,6 +30,7 @@ from shared import process
 from shared.errors import UserError
 from shared.paths import ROOT
 from shared.schema import read_toml
+from shared.text import notice
 
 
 def positional(default: Any = "") -> Any:
@@ -97,16 +100,37 @@ def run(main: Callable[[Any], object], config_type: type[C], argv: list[str] | N
         if getattr(config, "strict", False) and getattr(result, "differs", 0):
             code = 1
         sys.stdout.flush()
-    except UserError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
     except KeyboardInterrupt:
-        print("interrupted; what was finished is kept, the same command continues", file=sys.stderr)
+        notice(f"interrupted; {process.KEPT}")
         sys.exit(130)
     except BrokenPipeError:
         # the reader of our output (head, less) left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception as error:
+        fail(error)
+    sys.exit(code)
+
+
+def fail(error: Exception) -> NoReturn:
+    """One line on stderr for whatever ended the script, and its exit code."""
+    if os.environ.get("PAPERS_TRACEBACK"):
+        traceback.print_exception(error)
+    words = " ".join(str(error).split())
+    code = 2
+    if isinstance(error, MemoryError):
+        words = f"out of memory ({words or 'no more is said'}); take fewer or smaller images, a smaller model or batch"
+    elif isinstance(error, OSError) and error.errno:  # the disk, the network, a permission: the system's own words
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        words = f"{', '.join([*names, ''])[:-2] or 'a file or connection'}: {error.strerror}"
+    elif not isinstance(error, UserError):
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        words = (
+            f"{type(error).__name__}: {words} (in {place}); a fault of the suite: PAPERS_TRACEBACK=1 shows all of it"
+        )
+        code = 3
+    notice(f"error: {words}")
     sys.exit(code)
 
 

@@ -75,13 +75,28 @@ def require_compiler(option: str) -> None:
 
 
 def rank_and_world() -> tuple[int, int]:
-    """(rank, number of processes) of this process under `torchrun`; (0, 1) outside it. Asks the environment only."""
-    try:
-        rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    except ValueError:
-        raise UserError("RANK and WORLD_SIZE must be whole numbers; unset them or start with torchrun") from None
-    if world > 1 and "MASTER_ADDR" not in os.environ:
-        raise UserError(f"WORLD_SIZE is {world}, but MASTER_ADDR is not set: unset it or start with torchrun")
+    """(rank, number of processes) of this process under `torchrun`; (0, 1) outside it. Asks the environment only.
+
+    UserError for half of a job: a process that took itself for the only one would do all the work, and write its
+    result over the others'.
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    given = {name: value for name in names if (value := os.environ.get(name, "").strip())}
+    said = " ".join(f"{name}={value}" for name, value in given.items())
+    way_out = "unset them or start with torchrun"
+    if not given.keys() & {"RANK", "WORLD_SIZE"} or given == {"WORLD_SIZE": "1"}:
+        return 0, 1
+    for name in names[:2]:
+        if name not in given:
+            raise UserError(f"{said}: {name} is not set; {way_out}")
+    if not all(value.isascii() and value.isdigit() for value in given.values()):
+        raise UserError(f"{said}: expected whole numbers; {way_out}")
+    rank, world = int(given["RANK"]), int(given["WORLD_SIZE"])
+    if not rank < world:
+        raise UserError(f"{said}: expected a rank below the number of processes, from 0 on; {way_out}")
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if world > 1 and missing:
+        raise UserError(f"WORLD_SIZE is {world}, but {missing[0]} is not set: unset it or start with torchrun")
     return rank, world
 
 

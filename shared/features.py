@@ -20,7 +20,6 @@ import functools
 import hashlib
 import json
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ from shared import models, paths
 from shared.data import ImageSet
 from shared.device import Choice, rank_and_world
 from shared.errors import UserError
+from shared.text import notice
 
 if TYPE_CHECKING:
     from shared.models.encoder import Encoder
@@ -93,7 +93,7 @@ def extract(
 
     UserError: numbers stay without a finite value; not even one image fits into the memory; an image is unreadable.
     """
-    say = say or (lambda line: print(line, file=sys.stderr))
+    say = say or notice
     if batch_size != "auto" and not (isinstance(batch_size, int) and batch_size >= 1):
         raise UserError(f"batch size {batch_size}: expected auto or a number from 1")
     if isinstance(encoder, str):
@@ -460,5 +460,5 @@ class Progress:
         if not self.told and self.bar.disable:
             seconds = (time.perf_counter() - self.start) / self.computed * self.left
             if seconds > 60:
-                print(f"{self.name}: {self.left} images to go, about {seconds / 60:.0f} min", file=sys.stderr)
+                notice(f"{self.name}: {self.left} images to go, about {seconds / 60:.0f} min")
         self.told = True

@@ -9,23 +9,71 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import os
 import platform
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
+
+from shared import paths
 
 T = TypeVar("T")
 R = TypeVar("R")
+KEPT = "what was finished is kept, the same command continues"
+# what ends a script from outside, by the signal's name (Windows has not all of them)
+STOPS = {"SIGINT": "interrupted", "SIGTERM": "told to end", "SIGHUP": "the terminal was closed"}
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's names for mallopt's parameters (malloc.h)
 
 
 def set_up() -> None:
     """What a script sets for its whole run."""
     keep_freed_memory()
+    end_on_signals()
+
+
+def end_on_signals() -> None:
+    """Ctrl-C, a kill and a closed terminal end the process at once with one line and the code 128 + signal.
+
+    A KeyboardInterrupt would come anywhere in the main thread: a library's start loses it or turns it into another
+    error, a wait for other processes delays it, and an exit under running kernels aborts. So a thread of its own waits
+    for the signal, and ends the process without unwinding it. Nothing is lost by that: every file is whole at any time.
+    """
+    if sys.platform == "win32":  # no pipe for signals; KeyboardInterrupt has to do
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    taken = []
+    for name in STOPS:
+        number = getattr(signal, name)
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup's and others' stay
+            signal.signal(number, lambda *_: None)
+            taken.append(number)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    # a forked child has the pipe but no thread: what ends it must not end its parent
+    os.register_at_fork(after_in_child=lambda: _let_go(taken))
+    threading.Thread(target=_end, args=(reading,), name="signals", daemon=True).start()
+
+
+def _let_go(taken: list[int]) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in taken:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def _end(reading: int) -> None:
+    words = {getattr(signal, name): word for name, word in STOPS.items()}
+    while (number := os.read(reading, 1)[0]) not in words:  # other handlers' signals come here too
+        pass
+    paths.remove_temporaries()
+    line = f"{words[number]}; {KEPT}\n"
+    with suppress(OSError):  # by number: the buffers may be in use at this moment
+        os.write(2, (b"\n" if os.isatty(2) else b"") + line.encode())
+    os._exit(128 + number)
 
 
 def use_threads(count: int) -> None:

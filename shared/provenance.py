@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import resource
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from shared.paths import ROOT
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 # those that can change a number
 PACKAGES = "torch torchvision transformers timm numpy scipy scikit-learn pillow pyarrow safetensors huggingface_hub"
@@ -35,7 +39,9 @@ def _git(root: Path, *arguments: str) -> str | None:
     environment = {key: value for key, value in os.environ.items() if key not in pointers}
     try:
         command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=20, env=environment
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -59,13 +65,17 @@ def machine() -> dict[str, Any]:
     """Processor, cores that this process may use, operating system: no host name."""
     model = platform.processor() or platform.machine()
     with suppress(OSError):  # Linux has the processor's name here, others in platform.processor()
-        if named := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+        if named := re.search(
+            r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), re.MULTILINE
+        ):
             model = named[1].strip()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"processor": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
 
 
-def peak_memory_mb() -> float:
-    """Peak resident memory of this process."""
+def peak_memory_mb() -> float | None:
+    """Peak resident memory of this process; None where the system does not tell (Windows)."""
+    if resource is None:
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+    return round(peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6, 1)

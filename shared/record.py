@@ -27,7 +27,7 @@ import msgspec
 
 from shared import verdict as verdicts
 from shared.errors import UserError
-from shared.paths import ROOT, atomic_write, atomic_write_all, results_dir
+from shared.paths import ROOT, atomic_write_all, require_writable, results_dir
 from shared.provenance import git_state, machine, package_versions, peak_memory_mb
 from shared.published import Number, Published
 from shared.result import (
@@ -45,11 +45,13 @@ from shared.result import (
     read_result,
 )
 from shared.schema import checked
+from shared.text import notice, printable, quoted, say
 
 if TYPE_CHECKING:
     from shared.data import ImageSet
     from shared.models import Identity
 
+LONGEST_NAME = 235  # bytes; most file systems take 255, and a temporary file has 18 more than the name
 TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
 
 
@@ -87,9 +89,7 @@ class Record:
         self._clock = time.perf_counter()
         self._origin.started = datetime.now(UTC).isoformat(timespec="seconds")
         # an unwritable folder is found out now, not after an hour of work
-        probe = self.directory / f".{self.experiment}.{os.getpid()}.probe"
-        atomic_write(probe, b"")
-        probe.unlink(missing_ok=True)
+        require_writable(self.directory / f"{self.experiment}.json")
         return self
 
     def discard(self) -> None:
@@ -103,23 +103,23 @@ class Record:
     # what the reader sees -------------------------------------------------------------------------------------------
 
     def say(self, text: str = "") -> None:
-        """One line or several, verbatim to the screen and the log."""
-        text = text.encode("utf-8", "backslashreplace").decode()  # a file name need not be UTF-8; a log must be
+        """One line or several, to the screen and the log alike; what would command a terminal stands as an escape."""
+        text = printable(text, keep="\n\t")
         self.lines += text.split("\n")
         if not self.quiet:
             try:
-                print(text, flush=True)
+                say(text)
             except OSError as error:
                 # whoever read the screen left (`| head`), or it is full: the work and its record go on
                 self.quiet = True
                 if not isinstance(error, BrokenPipeError):
-                    print(f"the screen's output stops here: {error.strerror}; the log is complete", file=sys.stderr)
+                    notice(f"the screen's output stops here: {error.strerror}; the log is complete")
                 with suppress(OSError, ValueError):  # what is left in the buffer must not fail at exit
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def section(self, title: str) -> None:
         """A blank line and `== title ==`."""
-        self.say(f"\n== {title} ==")
+        self.say(f"\n== {printable(title)} ==")
 
     def cannot_show(self, text: str) -> None:
         """The closing line: what this experiment cannot show."""
@@ -267,7 +267,7 @@ class Record:
         for name in listed:
             for v in self.verdicts:
                 if v.verdict == name:
-                    self.say(f"  {v.line()}")
+                    self.say(f"  {printable(v.line())}")
         not_run = [v for v in self.verdicts if v.verdict == verdicts.NOT_RUN]
         for reason, count in Counter(v.reason for v in not_run).items():
             self.say(f"  {count} not run: {reason}")
@@ -282,7 +282,7 @@ class Record:
         origin.packages, origin.python = package_versions(), platform.python_version()
         origin.machine, origin.git = machine(), git_state()
         origin.duration_s = round(time.perf_counter() - self._clock, 3)
-        origin.peak_memory_mb = round(peak_memory_mb(), 1)
+        origin.peak_memory_mb = peak_memory_mb()
         return _plain(
             Result(
                 schema=SCHEMA,
@@ -349,14 +349,15 @@ class Record:
 
 
 def require_plain(experiment: str) -> None:
-    """Raise UserError unless an experiment's name can be a file's: no folder in it, not hidden, no option."""
-    if not experiment or Path(experiment).name != experiment or experiment[0] in ".-":
-        raise UserError(f"--experiment {experiment!r}: expected a plain name, it becomes a file's")
+    """Raise UserError unless an experiment's name can be a file's: no folder in it, not hidden, no option, not long."""
+    odd = printable(experiment) != experiment or len(experiment.encode()) > LONGEST_NAME
+    if not experiment or odd or Path(experiment).name != experiment or experiment[0] in ".-":
+        raise UserError(f"--experiment {quoted(experiment)}: expected a short plain name, it becomes a file's")
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,)) -> list[str]:
     """A table in plain text, two spaces in front and between; the columns `left` are aligned left, others right."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in [columns, *rows]]
+    cells = [["" if cell is None else printable(cell) for cell in row] for row in [columns, *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     sides = ["<" if i in left else ">" for i in range(len(columns))]
     return [

@@ -156,6 +156,8 @@ def read_result(path: Path) -> Result:
 
 def read_raw(path: Path) -> dict:
     """A result file of this schema as a dictionary, its parts not yet checked. Raises `UserError` naming the file."""
+    if Path(path).exists() and not Path(path).is_file():  # reading a pipe would wait for ever
+        raise UserError(f"{path}: expected a result, this is no file; {RUN_AGAIN}")
     data = read_json(path, "result", "run the experiment")
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:

@@ -76,6 +76,8 @@ def checked(value: Any, type: type[T], path: Path | str, way_out: str, at: str =
             for key in sorted(value.keys() - _names(type)):
                 raise msgspec.ValidationError(f"Object contains unknown field `{key}`")
         return msgspec.convert(value, type, dec_hook=_to_path)
+    except (RecursionError, OverflowError) as error:
+        raise UserError(f"{path}: {at + ': ' if at else ''}too deep or too large ({error}); {way_out}") from None
     except (msgspec.ValidationError, UnicodeError) as error:
         place, what, hint = _explain(error, value, type)
         key = "/".join([at] * bool(at) + place)

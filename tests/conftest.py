@@ -38,7 +38,7 @@ def published_log():
     """The article's log of a script, as lines without the blank ones."""
 
     def read(name: str) -> list[str]:
-        text = (ROOT / "tests" / "published" / f"{name}.txt").read_text()
+        text = (ROOT / "tests" / "published" / f"{name}.txt").read_text(encoding="utf-8")
         return [line for line in text.split("\n") if line]
 
     return read

@@ -203,7 +203,7 @@ def path_without(program: str, folder: Path) -> str:
 
 def locales() -> set[str]:
     """The system's, as `LC_ALL` spells them."""
-    done = subprocess.run(["locale", "-a"], capture_output=True, text=True)
+    done = subprocess.run(["locale", "-a"], capture_output=True, encoding="utf-8")
     return {line.replace(".utf8", ".UTF-8") for line in done.stdout.split()}
 
 

@@ -23,7 +23,7 @@ def recorded_results() -> list[Path]:
 
 def _git(*arguments: str) -> set[str] | None:
     try:
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, encoding="utf-8", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return set(done.stdout.splitlines()) if done.returncode == 0 else None

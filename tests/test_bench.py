@@ -11,7 +11,7 @@ RUN = [sys.executable, ROOT / "benchmarks" / "run.py"]
 
 
 def test_without_a_name_it_lists_the_benchmarks_and_runs_none():
-    done = subprocess.run(RUN, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(RUN, capture_output=True, encoding="utf-8", timeout=60)
     assert done.returncode == 0
     listed = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
     assert {"ridge", "extraction"} <= set(listed) and "run" not in listed and "harness" not in listed
@@ -19,6 +19,6 @@ def test_without_a_name_it_lists_the_benchmarks_and_runs_none():
 
 
 def test_an_unknown_name_is_one_line():
-    done = subprocess.run([*RUN, "ridge", "rigde"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*RUN, "ridge", "rigde"], capture_output=True, encoding="utf-8", timeout=60)
     assert done.returncode == 2 and done.stderr.startswith("error: rigde: no such benchmark; there are ")
     assert done.stderr.count("\n") == 1

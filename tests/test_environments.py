@@ -16,7 +16,7 @@ from shared.paths import ROOT
 
 def run(*arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, ROOT / "tests" / "environments.py", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
 
 
 def test_a_failure_there_is_named_and_is_the_exit_code(tmp_path: Path) -> None:
@@ -26,7 +26,8 @@ def test_a_failure_there_is_named_and_is_the_exit_code(tmp_path: Path) -> None:
         "def test_good(): assert os.environ['TZ'] == 'Asia/Kathmandu'\n"
         "def test_bad(): assert False\n"
         "@pytest.mark.skip\n"
-        "def test_left(): pass\n"
+        "def test_left(): pass\n",
+        encoding="utf-8",
     )
     done = run("--only", "kathmandu", "--no-recorded", "--tests", file)
     assert done.returncode == 1, done.stderr

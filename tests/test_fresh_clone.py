@@ -29,7 +29,7 @@ def make(clone: Path, target: str, minutes: float) -> tuple[subprocess.Completed
     own["PAPERS_CACHE"] = str(clone.parent / "cache")
     clock = time.monotonic()
     done = subprocess.run(
-        ["make", target], cwd=clone, env=own, capture_output=True, text=True, timeout=minutes * MINUTE
+        ["make", target], cwd=clone, env=own, capture_output=True, encoding="utf-8", timeout=minutes * MINUTE
     )
     return done, time.monotonic() - clock
 

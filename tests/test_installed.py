@@ -26,7 +26,9 @@ def run(*command: str, folder: Path, path: Path | None = None) -> subprocess.Com
     """Python with `command` in `folder`; `path` alone is on PYTHONPATH, and no folder is named for results."""
     own = {key: value for key, value in os.environ.items() if key not in ("PAPERS_RESULTS", "PYTHONPATH")}
     own |= {"PYTHONPATH": str(path)} if path else {}
-    return subprocess.run([sys.executable, *command], cwd=folder, env=own, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=own, capture_output=True, encoding="utf-8", timeout=300
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,9 @@ def other_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("other")
     for name in ("papers", "shared"):
         (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text("raise SystemExit('the code of another clone runs')")
+        (folder / name / "__init__.py").write_text(
+            "raise SystemExit('the code of another clone runs')", encoding="utf-8"
+        )
     return folder
 
 
@@ -102,7 +106,9 @@ def test_the_commit_in_a_result_is_that_of_the_code_that_ran(archive, other_inst
     git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "a clone"]):
         subprocess.run([*git, *command], check=True)
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        [*git, "rev-parse", "HEAD"], capture_output=True, encoding="utf-8", check=True
+    ).stdout.strip()
     done = run(str(clone / "papers/vit/vit_part4_tables.py"), folder=tmp_path, path=other_install)
     assert done.returncode == 0, done.stderr
     ours = json.loads((clone / "results" / "vit" / "tables.json").read_bytes())

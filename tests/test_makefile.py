@@ -75,7 +75,7 @@ def demo(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    (tmp_path / "stub").write_text(STUB)
+    (tmp_path / "stub").write_text(STUB, encoding="utf-8")
     (tmp_path / "stub").chmod(0o755)
     environment = {key: value for key, value in os.environ.items() if key != "PAPERS_RESULTS"}
     for path in tmp_path.rglob("*"):
@@ -85,7 +85,7 @@ def demo(tmp_path):
         (tmp_path / "ran.txt").unlink(missing_ok=True)
         done = make("demo", "PY=./stub", folder=tmp_path, env=environment)
         ran = tmp_path / "ran.txt"
-        return done, [Path(line).stem for line in ran.read_text().splitlines()] if ran.exists() else []
+        return done, [Path(line).stem for line in ran.read_text(encoding="utf-8").splitlines()] if ran.exists() else []
 
     return run
 
@@ -94,7 +94,9 @@ def test_the_demo_makes_every_step_once_and_keeps_what_is_newer_than_the_code(de
     done, ran = demo()
     assert done.returncode == 0 and ran == STEPS and done.stdout.rstrip().endswith("the page to look at")
     assert "[3/6] Few-shot" in done.stdout and "about a minute" in done.stdout  # a title with its cost
-    assert "said by" not in done.stdout and "said by" in (tmp_path / "results" / "demo" / "tables.txt").read_text()
+    assert "said by" not in done.stdout and "said by" in (tmp_path / "results" / "demo" / "tables.txt").read_text(
+        encoding="utf-8"
+    )
     done, ran = demo()
     assert done.returncode == 0 and ran == []
     assert [line.partition(": kept")[0] for line in done.stdout.splitlines() if ": kept" in line] == STEPS
@@ -115,7 +117,7 @@ def test_a_step_of_the_demo_that_fails_is_named_and_the_rest_runs(demo, tmp_path
     assert done.returncode == 2 and ran == STEPS
     assert "could not run: its own line above says why" in done.stdout
     assert "error: no network" in done.stderr and "could not run: tables" in done.stderr
-    assert "Could not run this time: tables." in (tmp_path / "note.txt").read_text()
+    assert "Could not run this time: tables." in (tmp_path / "note.txt").read_text(encoding="utf-8")
     (tmp_path / "broken-tables.json").unlink()
     done, ran = demo()
     assert done.returncode == 0 and ran == ["tables"]
@@ -142,9 +144,11 @@ def test_a_fresh_clone_would_install_and_an_installed_one_starts_at_once(tmp_pat
 
 
 def test_constraints_pin_every_dependency_above_its_lower_bound():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + [p for extra in project["optional-dependencies"].values() for p in extra]
-    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    pins = dict(
+        re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     pins = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
     for requirement in wanted:
         name, bound = requirement.split(">=")
@@ -169,10 +173,10 @@ def test_ci_fails_when_tests_skip_although_the_reference_is_there(tmp_path, besi
         (tmp_path / "shared" / "published").mkdir(parents=True)
     stub = tmp_path / "bin" / "make"
     stub.parent.mkdir()
-    stub.write_text(f"#!/bin/sh\necho \"make $@\"\necho '{printed}'\n")
+    stub.write_text(f"#!/bin/sh\necho \"make $@\"\necho '{printed}'\n", encoding="utf-8")
     stub.chmod(0o755)
     environment = os.environ | {"PATH": f"{stub.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", clone / ".ci" / "run"], env=environment, capture_output=True, text=True)
+    done = subprocess.run(["bash", clone / ".ci" / "run"], env=environment, capture_output=True, encoding="utf-8")
     assert done.returncode == code
     assert "make lint" in done.stdout and "make test" in done.stdout
 
@@ -181,7 +185,7 @@ def test_ci_fails_when_a_test_fails(tmp_path):
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
     stub = tmp_path / "make"
-    stub.write_text('#!/bin/sh\n[ "$1" = lint ] || exit 2\n')
+    stub.write_text('#!/bin/sh\n[ "$1" = lint ] || exit 2\n', encoding="utf-8")
     stub.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run(["bash", tmp_path / ".ci" / "run"], env=environment, capture_output=True).returncode != 0
@@ -193,7 +197,7 @@ def test_without_a_fit_python_one_line_says_what_to_name(tmp_path):
     for stub, code in (("absent", None), ("old", 1)):
         python = tmp_path / stub
         if code is not None:
-            python.write_text(f"#!/bin/sh\nexit {code}\n")
+            python.write_text(f"#!/bin/sh\nexit {code}\n", encoding="utf-8")
             python.chmod(0o755)
         done = make("setup", f"PYTHON={python}", folder=tmp_path)
         assert done.returncode == 2 and not (tmp_path / ".venv").exists()
@@ -204,10 +208,10 @@ def test_a_half_made_environment_is_made_again(tmp_path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
     stub = tmp_path / "python"  # a fit Python whose venv cannot be made, as on a Debian without python3-venv
-    stub.write_text('#!/bin/sh\n[ "$1" = -m ] && mkdir -p .venv && exit 1\nexit 0\n')
+    stub.write_text('#!/bin/sh\n[ "$1" = -m ] && mkdir -p .venv && exit 1\nexit 0\n', encoding="utf-8")
     stub.chmod(0o755)
     done = make("setup", f"PYTHON={stub}", folder=tmp_path)
     assert done.returncode == 2 and not (tmp_path / ".venv").exists()

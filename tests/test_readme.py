@@ -26,7 +26,11 @@ INLINE = [code for code in re.findall(r"`([^`\n]+)`", README) if re.match(r"(mak
 COMMANDS = sorted(
     {line for block in FENCES for line in block.splitlines() if line and not line.startswith("#")} | set(INLINE)
 )
-TARGETS = {line.split("|")[0] for line in (ROOT / "Makefile").read_text().splitlines() if re.match(r"[\w-]+\|", line)}
+TARGETS = {
+    line.split("|")[0]
+    for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+    if re.match(r"[\w-]+\|", line)
+}
 
 
 def test_links_lead_somewhere():
@@ -64,7 +68,7 @@ def expand(command: str) -> list[list[str]]:
     if not command.startswith("make"):
         return [shlex.split(command)]
     dry = subprocess.run(
-        ["make", "-n", *shlex.split(command)[1:], "PY=python"], cwd=ROOT, capture_output=True, text=True
+        ["make", "-n", *shlex.split(command)[1:], "PY=python"], cwd=ROOT, capture_output=True, encoding="utf-8"
     )
     assert dry.returncode == 0, dry.stderr
     lines = dry.stdout.replace("\\\n", "").splitlines()
@@ -120,7 +124,7 @@ def toy(tmp_path: Path) -> Path:
     ]
     for name, text in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
@@ -129,12 +133,12 @@ def test_the_toy_paper_works_as_printed(toy):
 
     def run(*arguments: str) -> str:
         call = [sys.executable, *arguments]
-        done = subprocess.run(call, cwd=toy, env=os.environ | own, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(call, cwd=toy, env=os.environ | own, capture_output=True, encoding="utf-8", timeout=300)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert "2 equal, 0 agrees, 0 differs" in run("papers/toy/table1.py", "--strict")
     assert "toy/table1" in run("-m", "shared.check", "--strict")
     run("-m", "shared.report")
-    page = (toy / "results" / "report" / "index.html").read_text()
+    page = (toy / "results" / "report" / "index.html").read_text(encoding="utf-8")
     assert "A toy" in page and "The digits, counted" in page and "Are all the digits there?" in page and "1,797" in page

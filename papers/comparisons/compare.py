@@ -42,6 +42,7 @@ from shared.graph.read import read
 from shared.paths import atomic_write
 from shared.record import Record
 from shared.schema import read_json
+from shared.text import say
 
 
 @dataclass
@@ -115,10 +116,10 @@ def compare(config: Compare) -> Record:
     with Record("comparisons", name, config=config, results=config.results, quiet=bool(printed)) as record:
         told = tell(record, sources, assumptions(config), **how)
         if config.html:
-            print(f"page: {told.write()}", file=sys.stderr if record.quiet else sys.stdout)
+            say(f"page: {told.write()}", sys.stderr if record.quiet else sys.stdout)
     for name, text in (("json", told.as_json), ("markdown", told.markdown), ("csv", told.csv)):
         if name in printed:
-            print(text(), end="")
+            say(text(), end="")
     return record
 
 
@@ -139,7 +140,7 @@ def plan(config: Plan) -> int | None:
         name = planning.source_of(request["model"], named).file_name
         atomic_write(Path(config.results) / "comparisons" / f"plan-{name}.json", text)
     form = printed[0] if printed else "json"
-    print(text if form == "json" else layers_csv(answer) if form == "csv" else answer[form], end="")
+    say(text if form == "json" else layers_csv(answer) if form == "csv" else answer[form], end="")
     return 2 if config.fail_on_block and planning.blocked(answer) else None
 
 
@@ -247,7 +248,7 @@ def builtins(config: cli.Common) -> Record:
 
 def schema(config: cli.Common) -> None:
     """`compare.py schema`: the JSON Schema of `compare.py plan`."""
-    print(as_lines(answers.schema()), end="")
+    say(as_lines(answers.schema()), end="")
 
 
 COMMANDS = {

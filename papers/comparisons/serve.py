@@ -249,7 +249,9 @@ def application(config: Config) -> FastAPI:
     async def docs() -> Response:
         import jinja2
 
-        template = jinja2.Environment(autoescape=True).from_string((TEMPLATES / "docs.html").read_text())
+        template = jinja2.Environment(autoescape=True).from_string(
+            (TEMPLATES / "docs.html").read_text(encoding="utf-8")
+        )
         return Response(template.render(api=app.openapi(), about=__doc__), headers=policy(), media_type="text/html")
 
     @app.get("/serve.js", include_in_schema=False)

@@ -77,4 +77,4 @@ def as_html(
 
 def css() -> str:
     """The page's style sheet, which colours the drawings too."""
-    return (TEMPLATES / "compare.css").read_text()
+    return (TEMPLATES / "compare.css").read_text(encoding="utf-8")

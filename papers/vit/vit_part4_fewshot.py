@@ -27,6 +27,7 @@ if not __package__:  # started as a file: the code of this checkout, not an inst
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record
+from shared.text import notice
 from shared.verdict import Measured
 
 if TYPE_CHECKING:
@@ -224,13 +225,13 @@ def measure(config: Config) -> Run:
     if first_process:
         images = sum(len(d.used) + len(d.tested) for d in data)
         what = f"features of {images:,} images with each of {len(encoders)} models, unless cached"
-        print(f"{what}, {choice}{features.yardstick(choice)}", file=sys.stderr, flush=True)
+        notice(f"{what}, {choice}{features.yardstick(choice)}")
     notes: list[str] = []
 
     def note(line: str) -> None:
         if line not in notes:
             notes.append(line)
-            print(line, file=sys.stderr)
+            notice(line)
 
     article, big_vision = {}, {}
     for m in encoders:

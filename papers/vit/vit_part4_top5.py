@@ -35,6 +35,7 @@ from shared import cli, specs
 from shared.errors import UserError
 from shared.published import Published, load
 from shared.record import Record, aligned
+from shared.text import notice
 from shared.verdict import Measured, wilson
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
     passes = len(classifiers) * len(config.ways) * total
     cost = f"up to {passes:,} forward passes, less what is cached, {choice}{features.yardstick(choice)}"
     what = f"{len(classifiers)} classifier(s), {len(config.ways)} way(s) to enter the network, {total:,} images"
-    print(f"{what}: {cost}", file=sys.stderr, flush=True)  # for the person who waits, not for the log
+    notice(f"{what}: {cost}")  # for the person who waits, not for the log
     # ImageNet's numbers of the nouns leave no doubt; anything else is said
     of_data = f"classes of {sets[0].name} were found in the list of labels"
     notes = [f"{c.name}: {of_data} {c.found}" for c in classifiers if c.found != "by wnid"]

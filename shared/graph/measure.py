@@ -17,7 +17,8 @@ from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention, steps
 from shared.graph.kinds import KINDS, POSITION_TYPES
 from shared.graph.place import Mismatch, Missing, Place, Shape
-from shared.graph.read import STICKY, Graph, Node, quoted
+from shared.graph.read import STICKY, Graph, Node
+from shared.text import quoted
 
 ENDS = frozenset({"input", "output"})
 LARGEST_COUNT = 10**30  # of anything in one layer: sums of them are still floats

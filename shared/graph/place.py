@@ -11,7 +11,8 @@ from typing import Any
 
 from shared.errors import UserError
 from shared.graph.convention import RIGHT, Convention, Formula
-from shared.graph.read import LARGEST_SIZE, Node, integer, quoted, sizes
+from shared.graph.read import LARGEST_SIZE, Node, integer, sizes
+from shared.text import quoted
 
 Shape = tuple[int, ...]
 

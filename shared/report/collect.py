@@ -38,6 +38,7 @@ from shared.result import (
     result_files,
 )
 from shared.schema import read_toml
+from shared.text import quoted
 from shared.verdict import DIFFERS, Verdict
 
 FOLD = 40  # an experiment with more verdicts than this starts folded, but for the groups in which something differs
@@ -71,6 +72,7 @@ class Paper(msgspec.Struct, forbid_unknown_fields=True):
     experiments: list[Entry] = []
     groups: dict[str, str] = {}
     name: str = ""
+    problem: str = ""  # why its description cannot be read; its results are shown all the same
 
     @property
     def anchor(self) -> str:
@@ -90,13 +92,23 @@ class Paper(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_papers(root: Path) -> list[Paper]:
-    """Every `paper.toml` below `root`, by `order` and then by name. UserError names a damaged one."""
-    return sorted(map(read_paper, root.glob("*/paper.toml")), key=lambda paper: (paper.order, paper.name))
+    """Every `paper.toml` below `root`, by `order` and then by name. A damaged one has its `problem` instead."""
+    papers = []
+    for path in root.glob("*/paper.toml"):
+        try:
+            papers.append(read_paper(path))
+        except UserError as error:
+            name = path.parent.name
+            papers.append(
+                Paper(name=name, title=words(name), problem=str(error).replace(str(path), f"{name}/{path.name}"))
+            )
+    return sorted(papers, key=lambda paper: (paper.order, paper.name))
 
 
 def read_paper(path: Path) -> Paper:
+    """One description. UserError when it is damaged."""
     paper = read_toml(path, "paper's description", "README shows one under 'Add a paper'", Paper)
-    paper.name = path.parent.name
+    paper.name, paper.problem = path.parent.name, ""
     paper.title = paper.title or words(paper.name)
     return paper
 
@@ -185,6 +197,12 @@ class Contents:
         """Verdicts of all published numbers."""
         return self.summary.counts
 
+    @property
+    def problems(self) -> list[str]:
+        """What cannot be read, shown or counted, a line a file."""
+        shown = [e.problem for e in self.experiments if e.problem and f"{e.paper}/{e.name}" in self.summary.results]
+        return [*self.summary.problems, *(paper.problem for paper in self.papers if paper.problem), *shown]
+
     def of(self, paper: Paper) -> list[Experiment]:
         return [e for e in self.experiments if e.paper == paper.name]
 
@@ -210,7 +228,7 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Cont
             if name in paper.entries and (drawn_by := experiments.get(paper.entries[name].figure_from)):
                 drawings += [drawing for drawing in drawn_by.drawings if not drawing.gallery]
             experiment.answer = next(iter(drawings), None)
-        contents.papers += [paper] if experiments else []
+        contents.papers += [paper] if experiments or paper.problem else []
         contents.experiments += experiments.values()
         contents.absent += [(paper, e) for e in paper.entries.values() if e.name not in own and not e.optional]
     return contents
@@ -218,7 +236,7 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Cont
 
 def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
     """One result file; a damaged one becomes an experiment with a `problem`."""
-    name, log = path.stem, path.with_suffix(".log")
+    name = path.stem
     base = Path(os.path.relpath(path.parent.resolve(), output.parent.resolve()))
     experiment = Experiment(
         paper.name,
@@ -229,12 +247,23 @@ def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
         run=paper.entries[name].run if name in paper.entries else "",
     )
     try:
-        result = read_result(path)
-        experiment.drawings = _drawings(result, path, base)
+        return _filled(experiment, path, base, paper)
     except UserError as error:
         # half of a result is not shown, nor where the folder lies on this machine
-        experiment.problem = str(error).replace(str(path), f"{paper.name}/{path.name}")
-        return experiment
+        return broken(experiment, str(error).replace(str(path), f"{paper.name}/{path.name}"))
+    except Exception as error:  # whatever a file makes a reader trip over is this file's problem, not the page's
+        return broken(experiment, f"{paper.name}/{path.name}: {type(error).__name__}: {error}; {RUN_AGAIN}"[:500])
+
+
+def broken(experiment: Experiment, problem: str) -> Experiment:
+    """The same with its names and a `problem`."""
+    names = {key: getattr(experiment, key) for key in ("paper", "name", "title", "anchor", "json_href", "run")}
+    return Experiment(**names, problem=problem)
+
+
+def _filled(experiment: Experiment, path: Path, base: Path, paper: Paper) -> Experiment:
+    result, log = read_result(path), path.with_suffix(".log")
+    experiment.drawings = _drawings(result, path, base)
     experiment.log_href = _href(base / log.name) if log.exists() else ""
     experiment.question = result.question or experiment.title
     experiment.cannot_show = result.cannot_show
@@ -244,7 +273,9 @@ def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
         if table.rows:  # a head without rows says nothing
             tables.setdefault(table.group or i, []).append(table)
     experiment.tables = list(tables.values())
-    experiment.files = [{"href": _href(base / file.path), "caption": file.caption} for file in result.files]
+    for file in result.files:
+        _inside(path, file.path, "file")
+        experiment.files.append({"href": _href(base / file.path), "caption": file.caption})
     experiment.contradictions = result.contradictions
     experiment.provenance = provenance(result.provenance)
     used = result.provenance.data + result.provenance.models
@@ -253,12 +284,22 @@ def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
     return experiment
 
 
+def _inside(path: Path, name: str, what: str) -> Path:
+    """The file `name` of the result `path`, which the page links to or shows. UserError outside the result's folder."""
+    try:
+        file = (path.parent / name).resolve()
+        inside = file.is_relative_to(path.parent.resolve())
+    except (OSError, ValueError, RuntimeError):  # no path: too long, a zero byte, links in a circle
+        inside = False
+    if not inside:
+        raise UserError(f"{path}: {what} {quoted(name)} lies outside the results folder; {RUN_AGAIN}")
+    return file
+
+
 def _drawings(result: Result, path: Path, base: Path) -> list[Drawing]:
     drawings: dict[Path, Drawing] = {}
     for figure in result.figures:
-        file = (path.parent / figure.path).resolve()
-        if not file.is_relative_to(path.parent.resolve()):
-            raise UserError(f"{path}: figure {figure.path} lies outside the results folder; {RUN_AGAIN}")
+        file = _inside(path, figure.path, "figure")
         href, name = _href(base / figure.path), Path(figure.path).as_posix()
         new = Drawing(href, figure.caption, name, figure.kind == "gallery", [])
         drawings.setdefault(file.with_suffix(""), new).files.append(file)

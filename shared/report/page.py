@@ -16,10 +16,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from shared.check import Summary
 from shared.paths import ROOT, atomic_write
-from shared.report.collect import Contents, Drawing, collect
+from shared.report.collect import Contents, Drawing, Experiment, Paper, broken, collect
+from shared.result import RUN_AGAIN
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, UNDECIDED, VERDICTS
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -42,15 +44,33 @@ MEANINGS = {
 LONG = 12  # a measured table of more rows starts folded
 THINNEST = 1.5  # percent of a bar: a single differing number must not vanish
 LARGEST_SVG = 400_000  # bytes; above it a drawing's PNG is taken, if there is one
+LARGEST_FIGURE = 50_000_000  # bytes
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # Pillow would hand others to programs of the system
 CARD_WIDTH = 1100  # pixels: twice the card's width on a desktop, for fine screens
 
 
 def build(results: Path, output: Path, *, note: str = "", papers: Path = ROOT / "papers") -> Contents:
     """Write the page `output` from all results below `results`; returns what it shows."""
     contents = collect(results, output, papers)
+    try:
+        page = render(contents, note)
+    except Exception:  # one file's content is the reason; the page of all others is made without it
+        contents.experiments = [_rendered_alone(e, contents.summary) for e in contents.experiments]
+        page = render(contents, note)
     # a lone surrogate in a result is legal JSON but no legal text file
-    atomic_write(output, render(contents, note).encode("utf-8", "replace"))
+    atomic_write(output, page.encode("utf-8", "replace"))
     return contents
+
+
+def _rendered_alone(experiment: Experiment, summary: Summary) -> Experiment:
+    """An experiment, or its names with a problem where no page can be made of it."""
+    try:
+        paper = Paper(name=experiment.paper)
+        render(Contents([paper], [experiment], [], summary))
+        return experiment
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:300]
+        return broken(experiment, f"{experiment.paper}/{experiment.name}.json: cannot be shown ({why}); {RUN_AGAIN}")
 
 
 def render(contents: Contents, note: str = "") -> str:
@@ -136,15 +156,15 @@ def shown(drawing: Drawing) -> Embedded:
     problems = []
     for file in sorted(drawing.files, key=rank):
         try:
-            data = file.read_bytes()
+            data = _content(file)
             if file.suffix == ".svg":
                 if b"<svg" not in data[:4096] or b"</svg>" not in data[-64:]:
                     raise ValueError("not a whole SVG")
                 return Embedded(_uri("image/svg+xml", data))
-            with Image.open(BytesIO(data)) as image:
+            with Image.open(BytesIO(data), formats=FORMATS) as image:
                 image.load()  # a file cut short shows here, not as half an image
                 return Embedded(_uri(Image.MIME[image.format], data), *image.size)
-        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        except Exception as error:  # Pillow's decoders raise nearly anything for damaged files
             problems.append(f"{file.name}: {getattr(error, 'strerror', None) or error}")
     return Embedded(problem="; ".join(problems))
 
@@ -154,15 +174,24 @@ def card_image(drawing: Drawing) -> Embedded:
     for file in [*drawing.files, *(file.with_suffix(".png") for file in drawing.files)]:
         if file.suffix != ".svg" and file.exists():
             try:
-                with Image.open(file) as image:
+                with Image.open(BytesIO(_content(file)), formats=FORMATS) as image:
                     small = image.convert("RGB")
                     small.thumbnail((CARD_WIDTH, 2 * CARD_WIDTH), Image.Resampling.LANCZOS)
                     buffer = BytesIO()
                     small.save(buffer, "WEBP", quality=82, method=4)
                     return Embedded(_uri("image/webp", buffer.getvalue()), *small.size)
-            except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+            except Exception:  # see above
                 continue  # the section says what is wrong with it
     return shown(drawing)
+
+
+def _content(file: Path) -> bytes:
+    """A figure's bytes. OSError for what is none: absent, a folder, a pipe that never ends, far too large."""
+    if file.exists() and not file.is_file():
+        raise OSError("not a file")
+    if file.stat().st_size > LARGEST_FIGURE:
+        raise OSError(f"{file.stat().st_size / 1e6:.0f} MB are too much for a page")
+    return file.read_bytes()
 
 
 def _uri(kind: str, data: bytes) -> str:

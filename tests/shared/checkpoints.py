@@ -61,8 +61,10 @@ def random_model(family: str, *, head: int | None = None, seed: int = 0) -> torc
 def save(model: torch.nn.Module, folder: Path, *, state: dict | None = None, processor: dict | None = None) -> str:
     """`folder` in hub layout with one model.safetensors; its path as a model spec."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(model.config.to_json_string(use_diff=False))
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR if processor is None else processor))
+    (folder / "config.json").write_text(model.config.to_json_string(use_diff=False), encoding="utf-8")
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps(PROCESSOR if processor is None else processor), encoding="utf-8"
+    )
     state = model.state_dict() if state is None else state
     save_file({name: value.contiguous() for name, value in state.items()}, folder / "model.safetensors")
     return str(folder)

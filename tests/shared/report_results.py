@@ -20,13 +20,13 @@ def number(id: str, printed: str, source: str = "toy/table1", **options: object)
 
 def write_published(root: Path) -> None:
     """The published file that the toy's verdicts are of, in `root`/papers."""
-    verdicts = json.loads((root / "toy" / "table1.json").read_text())["verdicts"]
+    verdicts = json.loads((root / "toy" / "table1.json").read_text(encoding="utf-8"))["verdicts"]
     keys = {"printed": "published", "unit": "unit", "std": "published_std"}
     numbers = {v["id"]: {key: v[name] for key, name in keys.items()} for v in verdicts}
     head = {"schema": 1, "paper": "toy", "experiment": "table1", "source": "a toy"}
     path = root / "papers" / "toy" / "published" / "table1.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(head | {"numbers": numbers}))
+    path.write_text(json.dumps(head | {"numbers": numbers}), encoding="utf-8")
 
 
 def write_results(root: Path) -> Path:
@@ -44,7 +44,7 @@ def write_results(root: Path) -> Path:
             record.judge(number(f"gamma/{i}", f"{i}.5"), None, why_not_run="needs a network")
         record.figures_dir.mkdir(parents=True)
         Image.new("RGB", (60, 30), "#246").save(record.figures_dir / "answer.png")
-        (record.figures_dir / "answer.svg").write_text(SVG)
+        (record.figures_dir / "answer.svg").write_text(SVG, encoding="utf-8")
         Image.new("RGB", (90, 30), "#642").save(record.figures_dir / "photos.png")
         record.figure(record.figures_dir / "answer.png", "The answer.")
         record.figure(record.figures_dir / "answer.svg", "The answer.")
@@ -63,16 +63,22 @@ def write_results(root: Path) -> Path:
         record.table(NASTY, [NASTY], [[NASTY]], note=NASTY)
         record.cannot_show(NASTY)
     nasty = root / "toy" / "nasty.json"
-    nasty.write_text(nasty.read_text().replace("SURROGATE", "\\ud800"))  # legal in JSON, not in a text file
+    nasty.write_text(
+        nasty.read_text(encoding="utf-8").replace("SURROGATE", "\\ud800"), encoding="utf-8"
+    )  # legal in JSON, not in a text file
     write_published(root)
     other = root / "other"
     other.mkdir()
-    (other / "older.json").write_text('{"schema": 0, "paper": "other"}')
-    (other / "cut.json").write_text((root / "toy" / "table1.json").read_text()[:900])
-    (other / "list.json").write_text("[]")
-    wrong = (root / "toy" / "table1.json").read_text().replace('"verdict": "agrees"', '"verdict": "perhaps"')
+    (other / "older.json").write_text('{"schema": 0, "paper": "other"}', encoding="utf-8")
+    (other / "cut.json").write_text((root / "toy" / "table1.json").read_text(encoding="utf-8")[:900], encoding="utf-8")
+    (other / "list.json").write_text("[]", encoding="utf-8")
+    wrong = (
+        (root / "toy" / "table1.json")
+        .read_text(encoding="utf-8")
+        .replace('"verdict": "agrees"', '"verdict": "perhaps"')
+    )
     wrong = wrong.replace('"paper": "toy"', '"paper": "other"').replace(
         '"experiment": "table1"', '"experiment": "wrong"'
     )
-    (other / "wrong.json").write_text(wrong)
+    (other / "wrong.json").write_text(wrong, encoding="utf-8")
     return root

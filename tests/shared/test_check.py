@@ -42,9 +42,9 @@ def result(
 
 
 def change(path: Path, edit) -> None:
-    data = json.loads(path.read_text())
+    data = json.loads(path.read_text(encoding="utf-8"))
     edit(data)
-    path.write_text(json.dumps(data))
+    path.write_text(json.dumps(data), encoding="utf-8")
 
 
 def verdicts(root: Path, source: str = "vit/table7") -> dict[str, str]:
@@ -99,11 +99,11 @@ def test_of_several_references_the_first_that_measured_counts(tmp_path):
 
 def test_what_cannot_be_evidence_is_refused_by_name(tmp_path):
     good = result(tmp_path, "tables", {IDS[0]: 89.33, IDS[1]: 88.0})
-    text = good.read_text()
-    (tmp_path / "vit" / "torn.json").write_text(text[:100])
-    (tmp_path / "vit" / "copy.json").write_text(text)
+    text = good.read_text(encoding="utf-8")
+    (tmp_path / "vit" / "torn.json").write_text(text[:100], encoding="utf-8")
+    (tmp_path / "vit" / "copy.json").write_text(text, encoding="utf-8")
     (tmp_path / "toy").mkdir()
-    (tmp_path / "toy" / "tables.json").write_text(text)
+    (tmp_path / "toy" / "tables.json").write_text(text, encoding="utf-8")
     for name, old, new in (
         ("nan", '"difference": -0.79', '"difference": NaN'),
         ("inf", '"difference": -0.79', '"difference": -1e999'),
@@ -112,7 +112,7 @@ def test_what_cannot_be_evidence_is_refused_by_name(tmp_path):
         edited = json.dumps(json.loads(text) | {"experiment": name})
         edited = edited.replace(f'"difference": {json.loads(text)["verdicts"][1]["difference"]}', '"difference": -0.79')
         assert old in edited
-        (tmp_path / "vit" / f"{name}.json").write_text(edited.replace(old, new))
+        (tmp_path / "vit" / f"{name}.json").write_text(edited.replace(old, new), encoding="utf-8")
     problems = check.summarise(tmp_path).problems
     for named, says in (
         ("vit/torn.json", "damaged"),
@@ -142,7 +142,7 @@ def test_an_outdated_verdict_and_an_unknown_number_are_named(tmp_path):
 
 def test_problems_count_under_strict_and_a_folder_that_is_not_there_is_named(tmp_path, capsys):
     result(tmp_path, "tables", {IDS[0]: 89.33})
-    (tmp_path / "vit" / "torn.json").write_text("{")
+    (tmp_path / "vit" / "torn.json").write_text("{", encoding="utf-8")
     for folder, code, says in (
         (tmp_path, 1, "torn.json: damaged"),
         (tmp_path / "nowhere", 2, "nowhere: no such folder"),
@@ -214,7 +214,7 @@ def test_one_number_is_told_with_the_training_it_came_from(tmp_path, capsys):
     folder = tmp_path / "vit" / "scratch"
     folder.mkdir(parents=True)
     file = folder / "ResNet-50000-seed0.json"
-    file.write_text("{}")
+    file.write_text("{}", encoding="utf-8")
     with Record("vit", "scratch-curves", results=tmp_path, quiet=True) as record:
         name = record.use_run(file, 0, ["started 2026-11-30T12:27:22Z, on cpu (2 threads), commit abc"])
         record.judge(published[id], Measured(64.86, images=5000, reason="3 seeds here", runs=(name,)))
@@ -234,7 +234,7 @@ def test_one_number_is_told_with_the_training_it_came_from(tmp_path, capsys):
     ):
         assert says in text, (says, text)
     assert run(capsys, *asked, "--strict")[0] == 1
-    file.write_text("{ }")
+    file.write_text("{ }", encoding="utf-8")
     assert f"{file}: changed since" in run(capsys, *asked)[1]
     file.unlink()
     assert f"{file}: not there any more" in run(capsys, *asked)[1]

@@ -147,9 +147,31 @@ def test_a_configuration_is_found_from_the_root_too(tmp_path, monkeypatch):
     assert cli.parse(Config, ["--config", "configs/c.toml"]).rate == 7.0
 
 
-def test_a_bug_still_shows_its_traceback():
+def test_a_bug_is_one_line_too_and_all_of_it_where_it_is_asked_for(capsys, monkeypatch):
     def main(config):
-        raise ZeroDivisionError
+        raise ZeroDivisionError("division\nby zero")
 
-    with pytest.raises(ZeroDivisionError):
-        cli.run(main, Config, [])
+    exit_code, _, err = code(main, [], capsys)
+    assert exit_code == 3 and err.count("\n") == 1
+    assert err.startswith("error: ZeroDivisionError: division by zero (in test_cli.py:")
+    monkeypatch.setenv("PAPERS_TRACEBACK", "1")
+    assert "Traceback" in code(main, [], capsys)[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(28, "No space left on device", "/tmp/x"), "error: /tmp/x: No space left on device"),
+        (PermissionError(13, "Permission denied", "/a\x1b[31m"), r"error: /a\x1b[31m: Permission denied"),
+        (FileNotFoundError(2, "No such file or directory", "a", None, "b"), "error: a, b: No such file"),
+        (ConnectionResetError(104, "Connection reset by peer"), "error: a file or connection: Connection reset"),
+        (MemoryError(), "error: out of memory"),
+        (UserError("a\x1b[2J\nb\u202ec"), r"error: a\x1b[2J b\u202ec"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line_with_code_2(error, says, capsys):
+    def main(config):
+        raise error
+
+    exit_code, _, err = code(main, [], capsys)
+    assert exit_code == 2 and err.count("\n") == 1 and err.startswith(says)

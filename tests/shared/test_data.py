@@ -313,7 +313,7 @@ def test_imagenette_by_torchvision(cache: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_folder_with_one_subfolder_a_class(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "mine", {"wren": 2, "Blue_Tit": 3})
     (folder / ".hidden").mkdir()
-    (folder / "wren" / "notes.txt").write_text("not an image")
+    (folder / "wren" / "notes.txt").write_text("not an image", encoding="utf-8")
     birds = load_images(str(folder))
     assert (birds.split, birds.class_names, birds.class_ids) == ("all", ["blue tit", "wren"], ["Blue_Tit", "wren"])
     assert birds.labels.tolist() == [0, 0, 0, 1, 1] and birds.names == ["0.png", "1.png", "2.png", "0.png", "1.png"]

@@ -127,17 +127,42 @@ def test_asked_for_is_said() -> None:
     assert choice == device.Choice(torch.device("cpu"), torch.float32, "cpu: asked for; float32: asked for")
 
 
-def test_rank_and_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert device.rank_and_world() == (0, 1)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    with pytest.raises(UserError, match="MASTER_ADDR is not set: unset it or start with torchrun"):
-        device.rank_and_world()
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
-    assert device.rank_and_world() == (1, 2)
-    monkeypatch.setenv("RANK", "one")
-    with pytest.raises(UserError, match="torchrun"):
+JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+MASTER = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "answer"),
+    [
+        ({}, (0, 1)),
+        ({"WORLD_SIZE": "1"}, (0, 1)),  # what some schedulers set for every process
+        ({"RANK": "", "WORLD_SIZE": ""}, (0, 1)),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, (0, 1)),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", **MASTER}, (1, 2)),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"},
+            "MASTER_ADDR is not set: unset it or start with torchrun",
+        ),
+        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "x"}, "MASTER_PORT is not set"),
+        ({"RANK": "1"}, "RANK=1: WORLD_SIZE is not set; unset them or start with torchrun"),
+        ({"RANK": "0"}, "RANK=0: WORLD_SIZE is not set"),
+        ({"WORLD_SIZE": "2", **MASTER}, "WORLD_SIZE=2: RANK is not set"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0: RANK is not set"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "expected a rank below the number of processes"),
+        ({"RANK": "0", "WORLD_SIZE": "-1"}, "expected whole numbers"),
+        ({"RANK": "-1", "WORLD_SIZE": "2", **MASTER}, "expected whole numbers"),
+        ({"RANK": "2", "WORLD_SIZE": "2", **MASTER}, "RANK=2 WORLD_SIZE=2: expected a rank below"),
+        ({"RANK": "one", "WORLD_SIZE": "2", **MASTER}, "expected whole numbers; unset them or start with torchrun"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "x"}, "expected whole numbers"),
+    ],
+)
+def test_rank_and_world(environment, answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in JOB:
+        monkeypatch.delenv(name, raising=False)
+        if name in environment:
+            monkeypatch.setenv(name, environment[name])
+    if isinstance(answer, tuple):
+        assert device.rank_and_world() == answer
+        return
+    with pytest.raises(UserError, match=answer):
         device.rank_and_world()

@@ -174,7 +174,7 @@ def run_worker(
 ) -> list[str]:
     command = [sys.executable, *launcher, str(WORKER), str(result), *arguments]
     variables = {**os.environ, "PAPERS_CACHE": str(cache), "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=variables, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stderr.splitlines()
 

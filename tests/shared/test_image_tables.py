@@ -210,7 +210,9 @@ def test_shards_of_different_integers_are_one_set(tmp_path: Path) -> None:
 
 
 def test_a_git_lfs_pointer_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    (tmp_path / "x.parquet").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", encoding="utf-8"
+    )
     with pytest.raises(UserError, match=r"git-lfs pointer, not the file: run `git lfs pull`"):
         load_images(str(tmp_path / "x.parquet"))
 
@@ -247,7 +249,8 @@ def test_a_readme_says_configurations_splits_and_class_names(tmp_path: Path) -> 
         "  - split: holdout\n    path: a/two.parquet\n- config_name: large\n  data_files: b/*.parquet\n"
         "dataset_info:\n- config_name: small\n  features:\n  - name: image\n    dtype: image\n  - name: label\n"
         "    dtype:\n      class_label:\n        names:\n          '0': tit\n          '1': wren\n"
-        "- config_name: large\n  features:\n  - name: image\n    dtype: image\n  - name: label\n    dtype: int64\n---\n"
+        "- config_name: large\n  features:\n  - name: image\n    dtype: image\n  - name: label\n    dtype: int64\n---\n",
+        encoding="utf-8",
     )
     with pytest.raises(UserError, match=r"me/birds.*small.*large"):
         load_images("me/birds", root=tmp_path)

@@ -180,7 +180,7 @@ def test_the_store_gives_back_what_it_took_until_it_is_full(monkeypatch: pytest.
 
 
 def test_a_store_without_a_place_to_write_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "file"))
     store = PixelStore()
     store.put(0, np.zeros((2, 2, 3), np.uint8))

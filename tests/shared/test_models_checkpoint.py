@@ -171,9 +171,9 @@ def test_a_checkpoint_of_a_deeper_or_another_network(tmp_path, name, other):
 )
 def test_a_config_with_fewer_layers_than_the_weights(tmp_path, family, setting, value):
     folder = Path(save(random_model(family), tmp_path / "model"))
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config = {key: value for key, value in config.items() if not key.startswith(("out_", "stage_names"))}
-    (folder / "config.json").write_text(json.dumps(config | {setting: value}))
+    (folder / "config.json").write_text(json.dumps(config | {setting: value}), encoding="utf-8")
     words = refusal(str(folder))
     assert "the network has no place for" in words and ".1." in words
 
@@ -205,8 +205,8 @@ def test_images_of_other_channels(tmp_path, channels):
     assert "conv1" in words and f"takes images of {channels} channel" in words and "only RGB images" in words
     for family in ("vit", "resnet", "bit", "dinov2"):
         folder = Path(save(random_model(family), tmp_path / family))
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {"num_channels": channels}))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        (folder / "config.json").write_text(json.dumps(config | {"num_channels": channels}), encoding="utf-8")
         assert f"num_channels is {channels}; only models of RGB images" in refusal(str(folder))
 
 

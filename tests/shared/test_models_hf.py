@@ -88,7 +88,7 @@ def test_bin_and_shards_give_the_same(vit, vit_folder, tmp_path):
     for file, keys in parts.items():
         save_file({key: vit.state_dict()[key].contiguous() for key in keys}, sharded / file)
     index = {"metadata": {}, "weight_map": {key: file for file, keys in parts.items() for key in keys}}
-    (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
+    (sharded / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     encoder = models.load_encoder(str(sharded), FLOAT32)
     assert encoder.encode(images()).equal(expected)
     assert len(encoder.weights_sha256) == 64
@@ -144,24 +144,24 @@ def test_a_pickle_with_code_is_not_run(vit, tmp_path):
 
 
 def spoil(folder: Path, what: str) -> None:
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if what == "torn weights":
         data = (folder / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
     elif what == "no weights":
         (folder / "model.safetensors").unlink()
     elif what == "torn config":
-        (folder / "config.json").write_text('{"model_type": "vit",')
+        (folder / "config.json").write_text('{"model_type": "vit",', encoding="utf-8")
     elif what == "other architecture":
-        (folder / "config.json").write_text(json.dumps({**config, "model_type": "swin"}))
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "swin"}), encoding="utf-8")
     elif what == "other size":
-        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 48}))
+        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 48}), encoding="utf-8")
     elif what == "no processor":
         (folder / "preprocessor_config.json").unlink()
     elif what == "no mean":
-        (folder / "preprocessor_config.json").write_text(json.dumps({"image_std": [1, 1, 1]}))
+        (folder / "preprocessor_config.json").write_text(json.dumps({"image_std": [1, 1, 1]}), encoding="utf-8")
     elif what == "nearest":
-        (folder / "preprocessor_config.json").write_text(json.dumps({**PROCESSOR, "resample": 0}))
+        (folder / "preprocessor_config.json").write_text(json.dumps({**PROCESSOR, "resample": 0}), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_a_spoilt_folder_is_one_clear_line(vit, tmp_path, what, words):
 )
 def test_settings_out_of_sense_are_one_clear_line(tmp_path, family, settings, words):
     folder = Path(save(random_model(family), tmp_path / "model"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **settings}))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, **settings}), encoding="utf-8")
     start = time.monotonic()
     with pytest.raises(UserError, match=words) as error:
         models.load_encoder(str(folder), FLOAT32)
@@ -242,7 +242,7 @@ def test_settings_out_of_sense_are_one_clear_line(tmp_path, family, settings, wo
 @pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json"])
 def test_settings_that_are_no_object(vit, tmp_path, text, name):
     folder = Path(save(vit, tmp_path / "model"))
-    (folder / name).write_text(text)
+    (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=name) as error:
         models.describe(str(folder))
     assert "\n" not in str(error.value)
@@ -254,8 +254,8 @@ def test_identity_follows_weights_and_settings(vit, tmp_path):
     other = models.describe(save(random_model("vit", seed=1), tmp_path / "a"))
     assert other.weights_sha256 != first.weights_sha256
     assert other.revision == first.revision
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}))
+    config = json.loads((tmp_path / "a" / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}), encoding="utf-8")
     assert models.describe(str(tmp_path / "a")).revision != first.revision
 
 
@@ -268,13 +268,13 @@ models.describe("wheel:vit-s14-saliency")
 models.describe("wheel:efficientnet-lite0", head=True)
 print(sorted({{"torch", "transformers", "timm"}} & set(sys.modules)))
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
     assert result.stdout.strip() == "[]"
 
 
 def recipe(folder: str, settings: dict) -> str:
     (Path(folder) / "preprocessor_config.json").write_text(
-        json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3, **settings})
+        json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3, **settings}), encoding="utf-8"
     )
     from shared import specs
     from shared.models import hf

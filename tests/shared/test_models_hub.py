@@ -29,7 +29,7 @@ def cached(tmp_path, monkeypatch):
     repository = store / "models--us--tiny"
     save(random_model("vit"), repository / "snapshots" / COMMIT)
     (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "refs" / "main").write_text(COMMIT, encoding="utf-8")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(store))
     answer(monkeypatch, OSError("[Errno -3] name resolution"))
     return repository
@@ -154,7 +154,7 @@ def test_neither_folder_nor_repository(spec):
 def test_index_may_not_point_outside(tmp_path, shards):
     folder = Path(save(random_model("vit"), tmp_path / "model"))
     (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}), encoding="utf-8")
     with pytest.raises(UserError, match="file names in the same folder"):
         models.describe(str(folder))
 

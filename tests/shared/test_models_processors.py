@@ -72,7 +72,7 @@ def setting(family: str, key: str, value: object) -> dict:
 @pytest.mark.parametrize(("key", "value"), CASES)
 def test_each_key_is_honoured_or_refused_by_name(folders, family, key, value):
     folder, settings = Path(folders[family]), setting(family, key, value)
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings), encoding="utf-8")
     try:
         transform = models.describe(str(folder), transform="own").transform
     except UserError as error:
@@ -100,7 +100,7 @@ def test_the_scale_of_the_pixels_holds_for_every_transform(folders, squash):
     base = setting("resnet", "size", 224)
 
     def pixels(**more: object) -> torch.Tensor:
-        (folder / "preprocessor_config.json").write_text(json.dumps(base | more))
+        (folder / "preprocessor_config.json").write_text(json.dumps(base | more), encoding="utf-8")
         return models.describe(str(folder), transform=squash).transform(images())
 
     grey = pixels(image_mean=[0, 0, 0], image_std=[1, 1, 1]) * 255
@@ -161,7 +161,9 @@ def test_defaults_are_transformers_own(name):
 )
 def test_settings_of_a_wrong_kind_are_one_line(folders, settings, words):
     folder = Path(folders["resnet"])
-    (folder / "preprocessor_config.json").write_text(json.dumps(setting("resnet", "size", 64) | settings))
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps(setting("resnet", "size", 64) | settings), encoding="utf-8"
+    )
     with pytest.raises(UserError, match=words) as error:
         models.describe(str(folder), transform="own")
     assert "\n" not in str(error.value) and str(folder) in str(error.value)
@@ -170,9 +172,9 @@ def test_settings_of_a_wrong_kind_are_one_line(folders, settings, words):
 def test_null_and_false_switch_nothing_on(folders):
     folder = Path(folders["vit"])
     base = setting("vit", "size", 64)
-    (folder / "preprocessor_config.json").write_text(json.dumps(base))
+    (folder / "preprocessor_config.json").write_text(json.dumps(base), encoding="utf-8")
     plain = models.describe(str(folder), transform="own").preprocessing
     nothing = {"crop_size": None, "do_reduce_labels": False, "do_center_crop": None, "unheard_of": None}
-    (folder / "preprocessor_config.json").write_text(json.dumps(base | nothing))
+    (folder / "preprocessor_config.json").write_text(json.dumps(base | nothing), encoding="utf-8")
     assert models.describe(str(folder), transform="own").preprocessing == plain
     assert models.load_encoder(str(folder), FLOAT32).encode(images()).shape == (5, 32)

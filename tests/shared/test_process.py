@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import pytest
@@ -13,6 +16,7 @@ import torch
 from checkpoints import FLOAT32, random_model, save
 
 from shared import cli, models, process
+from shared.paths import ROOT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
@@ -30,7 +34,9 @@ def faults():
 faults()
 print(faults())
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True
+    ).stdout
     took, count = out.split()
     if took == "False":
         pytest.skip("this allocator does not take the thresholds")
@@ -111,3 +117,79 @@ def test_each_item_is_computed_by_one_thread_and_torchs_number_stays(threads):
         assert process.each_on_one_thread(lambda x: x * x, range(20)) == [x * x for x in range(20)]
     finally:
         torch.set_num_threads(before)
+
+
+STOPPABLE = """
+import sys, time
+from dataclasses import dataclass
+from shared import cli, paths
+@dataclass
+class Config(cli.Common):
+    how: str = ""
+def main(config):
+    with paths.temporary_folder(paths.Path("here")):
+        print("ready", flush=True)
+        if config.how == "swallowed":  # what a library's start or a callback does with a KeyboardInterrupt
+            while True:
+                try:
+                    time.sleep(60)
+                except BaseException:
+                    pass
+        if config.how == "native":  # no handler reaches a main thread that waits outside Python
+            import ctypes
+            ctypes.CDLL(None).sleep(60)
+        if config.how == "threads":
+            import torch
+            from concurrent.futures import ThreadPoolExecutor
+            square = torch.ones(400, 400)
+            list(ThreadPoolExecutor(2).map(lambda _: [square @ square is None for _ in iter(int, 1)], "ab"))
+        time.sleep(60)
+cli.run(main, Config)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("how", ["", "swallowed", "native", "threads"])
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (signal.SIGINT, "interrupted; what was finished is kept, the same command continues\n"),
+        (signal.SIGTERM, "told to end; what was finished is kept, the same command continues\n"),
+        (signal.SIGHUP, "the terminal was closed; what was finished is kept, the same command continues\n"),
+    ],
+)
+def test_a_signal_ends_a_script_at_once_with_one_line(how, number, says, tmp_path):
+    if how == "threads" and number != signal.SIGINT:
+        pytest.skip("once is enough: it loads torch")
+    command = [sys.executable, "-c", STOPPABLE, "--how", how]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, **pipes) as process_:
+        assert process_.stdout.readline() == b"ready\n" and list(tmp_path.iterdir())
+        time.sleep(1.5 * (how == "threads"))
+        process_.send_signal(number)
+        _, said = process_.communicate(timeout=20)
+    assert (process_.returncode, said.decode()) == (128 + number, says)
+    assert not list(tmp_path.iterdir())  # the temporary folder went with it
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_forked_child_may_be_ended_and_an_ignored_signal_stays_ignored():
+    code = """
+import os, signal, time
+from shared import process
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # what nohup and a shell's & do
+process.end_on_signals()
+child = os.fork()
+if child == 0:
+    time.sleep(60)
+time.sleep(0.2)
+os.kill(child, signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGINT)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+time.sleep(0.2)
+print("lives")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "lives\n", "")

@@ -76,7 +76,7 @@ def measure(path: str, folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("path", PATHS + TRANSFORMS)
 def test_features_of_every_path_are_the_recorded_ones(path, tmp_path):
-    recorded = json.loads(RECORDED.read_text())
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
     step = path.partition(" ")[0]
     expected, measured = np.array(recorded["features"][path]), measure(path, tmp_path)
     allowed = GREY_LEVEL if step == "transform" else TOLERANCE * abs(expected).max()
@@ -90,7 +90,7 @@ def record() -> None:
     """Write what this machine computes, unless features moved whose version was not raised."""
     import tempfile
 
-    old = json.loads(RECORDED.read_text()) if RECORDED.exists() else {"features": {}, "versions": {}}
+    old = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {"features": {}, "versions": {}}
     features = {}
     with tempfile.TemporaryDirectory() as folder:
         for number, path in enumerate(PATHS + TRANSFORMS):
@@ -102,7 +102,9 @@ def record() -> None:
         if path in features and features[path] != values and not raised:
             raise SystemExit(f"{path}: its features moved; raise FEATURES_VERSION[{step!r}] first")
     text = json.dumps(new, indent=1)
-    RECORDED.write_text(re.sub(r"\[\s+([^\[\]]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text) + "\n")
+    RECORDED.write_text(
+        re.sub(r"\[\s+([^\[\]]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from report_results import NASTY, write_results
 
+from shared.check import summarise
 from shared.errors import UserError
 from shared.paths import ROOT
+from shared.published import Number
 from shared.record import Record
+from shared.report import page
 from shared.report.collect import read_paper, slug, unique, words
 from shared.report.page import bar, build, number
 from shared.verdict import VERDICTS
@@ -144,9 +149,9 @@ def test_every_number_on_the_page_stands_in_a_result_file(built):
     for path in root.glob("*/*.json"):
         texts.update(NUMERAL.findall(path.stem))
         try:
-            gather(json.loads(path.read_text()))
+            gather(json.loads(path.read_text(encoding="utf-8")))
         except ValueError:
-            gather(path.read_text())
+            gather(path.read_text(encoding="utf-8"))
     foreign = []
     for text, open_ in Parsed(html).texts:
         tag, attributes = open_[-1]
@@ -200,13 +205,14 @@ def test_absent_experiments_are_named_from_the_papers_description(tmp_path):
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "paper.toml").write_text(
         'title = "A toy"\n[[experiments]]\nname = "table2"\ntitle = "Table two"\nrun = "make table2"\n'
-        '[[experiments]]\nname = "small"\noptional = true\n'
+        '[[experiments]]\nname = "small"\noptional = true\n',
+        encoding="utf-8",
     )
     results = tmp_path / "results"
     results.mkdir()
     contents = build(results, tmp_path / "index.html", papers=tmp_path)
     assert [(paper.title_of(e.name), e.run) for paper, e in contents.absent] == [("Table two", "make table2")]
-    assert "make table2" in (tmp_path / "index.html").read_text()
+    assert "make table2" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_results_folder_or_description_that_is_not_there_or_wrong_is_one_line(tmp_path):
@@ -214,31 +220,157 @@ def test_a_results_folder_or_description_that_is_not_there_or_wrong_is_one_line(
         build(tmp_path / "none", tmp_path / "index.html")
     bad = tmp_path / "toy" / "paper.toml"
     bad.parent.mkdir()
-    bad.write_text('[[experiments]]\ntitel = "typo"\n')
+    bad.write_text('[[experiments]]\ntitel = "typo"\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"paper\.toml.*titel"):
         read_paper(bad)
 
 
-def test_a_figure_path_may_not_leave_the_results(tmp_path):
-    root = tmp_path / "results"
-    with Record("toy", "out", results=root, quiet=True) as record:
-        record.say("x")
-    path = root / "toy" / "out.json"
-    data = json.loads(path.read_text())
-    data["figures"] = [{"path": "../../../etc/passwd", "caption": ""}]
-    path.write_text(json.dumps(data))
-    contents = build(root, root / "index.html", papers=tmp_path)
-    assert "outside the results folder" in contents.experiments[0].problem
+def whole(root: Path) -> Path:
+    """A result in `root`/toy, to be damaged; another one beside it."""
+    for name in ("good", "bad"):
+        with Record("toy", name, results=root, quiet=True) as record:
+            record.say("x")
+            record.use_data("digits", split="test", source="embedded", images=5, fingerprint="ab" * 32)
+            record.judge(Number("a", "53.9", "%", source="toy/t"), 53.9)
+            record.table("T", ["k"], [["v"]])
+    return root / "toy" / "bad.json"
+
+
+@pytest.mark.parametrize("what", ["figures", "files"])
+@pytest.mark.parametrize(
+    "path",
+    ["../../../etc/passwd", "//host/x", "/etc/passwd", "../good.json", "x/../../y", "a\0b", "n" * 5000, "d/" * 3000],
+)
+def test_a_figures_or_files_path_may_not_leave_the_results(what, path, tmp_path):
+    bad = whole(tmp_path / "results")
+    data = json.loads(bad.read_text(encoding="utf-8"))
+    data[what] = [{"path": path, "caption": "c"}]
+    bad.write_text(json.dumps(data), encoding="utf-8")
+    contents = build(tmp_path / "results", tmp_path / "index.html", papers=tmp_path)
+    problems = {e.name: e.problem for e in contents.experiments}
+    html = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert problems["good"] == "" and "//host" not in html.replace("&#39;//host", "") and 'href="/' not in html
+    if len(path) < 1000:
+        assert "outside the results folder" in problems["bad"]
+
+
+DEEP = "[" * 900 + "]" * 900
+
+
+def with_difference(text: str, number: str) -> str:
+    return re.sub(r'"difference": [^,]+', f'"difference": {number}', text)
+
+
+DAMAGE = {
+    "empty": lambda text: "",
+    "no object": lambda text: "[]",
+    "not UTF-8": lambda text: b"\xff\xfe",
+    "an integer of 4,400 digits": lambda text: text.replace('"seed": null', f'"seed": {"9" * 4400}'),
+    "an integer of 4,000 digits": lambda text: text.replace('"seed": null', f'"seed": {"9" * 4000}'),
+    "a float beyond floats": lambda text: with_difference(text, "1e999"),
+    "a huge integer for a float": lambda text: with_difference(text, "9" * 400),
+    "nested deep": lambda text: text.replace('"results": {}', f'"results": {{"a": {DEEP}}}'),
+    "nested deeper": lambda text: text.replace('"results": {}', f'"results": {{"a": {"[" * 100_000}}}'),
+    "a configuration nested deep": lambda text: text.replace('"config": null', f'"config": {{"a": {DEEP}}}'),
+    "NaN": lambda text: with_difference(text, "NaN"),
+    "a text for a list": lambda text: re.sub(r'"verdicts": \[.*?\]', '"verdicts": "none"', text, flags=re.DOTALL),
+    "a row too long": lambda text: text.replace('"v"', '"v", "w"'),
+    "a cell that is an object": lambda text: text.replace('"v"', '{"a": [1]}'),
+    "a huge cell": lambda text: text.replace('"v"', '"' + "v" * 1_000_000 + '"'),
+    "control characters": lambda text: text.replace('"v"', r'"\u001b[2J\u0000\u202e"'),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_no_result_ends_the_page_of_all(name, tmp_path):
+    bad = whole(tmp_path / "results")
+    text = DAMAGE[name](bad.read_text(encoding="utf-8"))
+    assert text != bad.read_text(encoding="utf-8")
+    bad.write_bytes(text if isinstance(text, bytes) else text.encode())
+    contents = build(tmp_path / "results", tmp_path / "index.html", papers=tmp_path)
+    assert {e.name: bool(e.groups) for e in contents.experiments}["good"]
+    problem = next(e.problem for e in contents.experiments if e.name == "bad")
+    assert len(problem) < 2000 and str(tmp_path) not in problem
+    assert "toy/bad.json" in problem or not problem
+    summarise(tmp_path / "results")  # nor the check of all numbers
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to itself"])
+def test_a_result_or_figure_that_is_no_file_ends_and_hangs_nothing(kind, tmp_path):
+    make = {
+        "folder": Path.mkdir,
+        "pipe": os.mkfifo,
+        "link to nothing": lambda path: path.symlink_to(path.with_name("nothing")),
+        "link to itself": lambda path: path.symlink_to(path),
+    }[kind]
+    bad = whole(tmp_path / "results")
+    data = json.loads(bad.read_text(encoding="utf-8"))
+    make(bad.with_name("odd.json"))
+    make(bad.with_name("odd.png"))
+    data["figures"] = [{"path": "odd.png", "caption": ""}]
+    bad.write_text(json.dumps(data), encoding="utf-8")
+    contents = build(tmp_path / "results", tmp_path / "index.html", papers=tmp_path)
+    problems = {e.name: e.problem for e in contents.experiments}
+    assert "toy/odd.json" in problems["odd"] and problems["good"] == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'titel = "typo"',
+        "order = 1e999\n[",
+        "order = " + "9" * 5000,
+        "title = 5",
+        "[groups]\na = 1",
+        "a = " + "[" * 5000,
+        '[[experiments]]\nname = ["x"]',
+        "\0",
+        b"\xff",
+    ],
+)
+def test_a_papers_damaged_description_is_named_and_stops_nothing(text, tmp_path):
+    whole(tmp_path / "results")
+    for name, content in (("toy", text), ("sound", 'title = "Sound"\n[[experiments]]\nname = "t"')):
+        (tmp_path / "papers" / name).mkdir(parents=True)
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / "papers" / name / "paper.toml").write_bytes(data)
+    contents = build(tmp_path / "results", tmp_path / "index.html", papers=tmp_path / "papers")
+    (problem,) = (paper.problem for paper in contents.papers if paper.problem)
+    assert (
+        problem in contents.problems
+        and problem.startswith("toy/paper.toml: ")
+        and problem in unescape((tmp_path / "index.html").read_text(encoding="utf-8"))
+    )
+    assert [e.name for e in contents.experiments] == ["bad", "good"] and len(contents.absent) == 1
+
+
+def test_what_cannot_be_rendered_is_named_and_the_rest_is_shown(tmp_path, monkeypatch):
+    """A guard behind the others: no content is known that gets so far."""
+    whole(tmp_path / "results")
+    real = page.cell
+
+    def fails(value):
+        if value == "v":
+            raise ValueError("a cell that nobody thought of")
+        return real(value)
+
+    monkeypatch.setattr(page, "cell", fails)
+    contents = build(tmp_path / "results", tmp_path / "index.html", papers=tmp_path)
+    unread = [problem for problem in contents.problems if "cannot be shown (ValueError: a cell that" in problem]
+    assert len(unread) == 2 and (tmp_path / "index.html").exists()
 
 
 def test_command_line(built, tmp_path):
     root = tmp_path / "results"
     shutil.copytree(built[0] / "toy", root / "toy")
     run = [sys.executable, "-m", "shared.report", "--results", str(root)]
-    done = subprocess.run(run, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(run, capture_output=True, encoding="utf-8", cwd=ROOT, timeout=60)
     assert done.returncode == 0 and done.stdout.rstrip().endswith(str((root / "report" / "index.html").resolve()))
     assert subprocess.run([*run, "--strict"], capture_output=True, cwd=ROOT, timeout=60).returncode == 1
-    done = subprocess.run([*run[:-1], str(tmp_path / "no")], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(
+        [*run[:-1], str(tmp_path / "no")], capture_output=True, encoding="utf-8", cwd=ROOT, timeout=60
+    )
     assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 

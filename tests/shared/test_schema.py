@@ -29,14 +29,14 @@ class Curve:
 
 def read(tmp_path: Path, value: object) -> Curve:
     path = tmp_path / "curve.json"
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(value), encoding="utf-8")
     return read_json(path, "curve", "train again", Curve)
 
 
 def test_values_come_as_their_types(tmp_path):
     curve = read(tmp_path, {"points": [{"step": 3}], "named": {"a": None}, "folder": "x"})
     assert curve == Curve([Point(3)], {"a": None}, Path("x"))
-    (tmp_path / "c.toml").write_text("[[points]]\nstep = 1\n")
+    (tmp_path / "c.toml").write_text("[[points]]\nstep = 1\n", encoding="utf-8")
     assert read_toml(tmp_path / "c.toml", "curve", "", Curve).points == [Point(1)]
     assert read_json(tmp_path / "curve.json", "curve", "")["folder"] == "x"
 

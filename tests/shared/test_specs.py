@@ -128,5 +128,7 @@ def test_the_weights_that_builtins_point_to_are_models_with_weights():
 
 def test_reading_a_spec_imports_no_library():
     code = "import sys; from shared import specs; specs.parse('timm:x'); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
+    ).stdout.split()
     assert not {"torch", "timm", "transformers", "huggingface_hub", "numpy"} & set(loaded)

@@ -71,7 +71,7 @@ def test_the_grey_levels_are_the_same_on_every_processor(interpolation):
     found = {}
     for capability in ("default", ""):
         own = {**os.environ, "ATEN_CPU_CAPABILITY": capability} if capability else os.environ
-        done = subprocess.run([sys.executable, "-c", code], env=own, cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", code], env=own, cwd=ROOT, capture_output=True, encoding="utf-8")
         assert done.returncode == 0, done.stderr
         kernels, digest = done.stdout.split()
         found[kernels] = digest

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import io
 import math
 import os
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -34,6 +32,7 @@ from shared import paths
 from shared.device import rank_and_world
 from shared.errors import UserError
 from shared.provenance import git_state, machine
+from shared.text import notice
 
 # Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
@@ -336,11 +335,10 @@ class Experiment:
             before = [run for run in self.runs if (curve := self.curve(run)) and curve.done(self.until)]
             todo = [run for run in self.runs if run not in before]
             if todo and rank == 0 and show_estimate:
-                print(
+                notice(
                     f"about {duration(self.estimate(todo[::world]))} for {len(todo)} run{'s' * (len(todo) > 1)} of "
                     f"{self.until or self.recipe.steps:,} steps{f' on {world} ranks' * (world > 1)} "
-                    f"({TIMED_STEPS} steps timed); stop at any time, the same command goes on",
-                    file=sys.stderr,
+                    f"({TIMED_STEPS} steps timed); stop at any time, the same command goes on"
                 )
             for run in todo[rank::world]:
                 try:
@@ -403,17 +401,18 @@ def only_start(folder: Path) -> Iterator[None]:
     path = folder / "checkpoints" / "lock"  # beside what is no evidence either and stays out of version control
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a+")
+        opened = path.open("a+", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another --results folder") from None
+        raise paths.not_writable(path, error) from None
     with opened as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            who = file.read().strip() or "process unknown"
-            way_out = "wait for it or choose another --results"
-            raise UserError(f"{folder}: another start ({who}) is training into this folder; {way_out}") from None
+            if not paths.lock(file):
+                file.seek(0)
+                who = file.read().strip() or "process unknown"
+                way_out = "wait for it or choose another --results"
+                raise UserError(f"{folder}: another start ({who}) is training into this folder; {way_out}")
+        except OSError as error:  # training needs no lock, two starts at once do
+            notice(f"{path}: {error.strerror}: nothing keeps a second start from training into this folder")
         file.truncate(0)
         file.write(f"process {os.getpid()}")
         file.flush()

@@ -149,11 +149,11 @@ def test_a_folder_in_hub_layout_is_built_without_weights(tmp_path: Path) -> None
     config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 32, "patch_size": 8}
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     labels = {"id2label": {"0": "a", "1": "b", "2": "c"}}
-    (tmp_path / "config.json").write_text(json.dumps(config | sizes | labels))
+    (tmp_path / "config.json").write_text(json.dumps(config | sizes | labels), encoding="utf-8")
     found = find(f"hf:{tmp_path}").measure()
     assert found.macs == vit(32, 8, 16, 2, 32, 3)
     text = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "vocab_size": 31}
-    (tmp_path / "config.json").write_text(json.dumps(text | {"architectures": ["GPT2LMHeadModel"]}))
+    (tmp_path / "config.json").write_text(json.dumps(text | {"architectures": ["GPT2LMHeadModel"]}), encoding="utf-8")
     found = find(f"hf:{tmp_path}").measure(length=8)
     assert found.inputs[0].output == (1, 8)
     assert found.macs == transformer(8, 16, 1, 64) + 8 * 16 * 31
@@ -164,11 +164,11 @@ def test_a_folder_in_hub_layout_is_built_without_weights(tmp_path: Path) -> None
 def test_folders_and_names_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no config\.json"):
         find(f"hf:{tmp_path}").measure()
-    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json cannot be used"):
         find(f"hf:{tmp_path}").measure()
     remote = {"model_type": "mine", "auto_map": {"AutoConfig": "code.C"}, "architectures": ["Mine"]}
-    (tmp_path / "config.json").write_text(json.dumps(remote))
+    (tmp_path / "config.json").write_text(json.dumps(remote), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json cannot be used"):
         find(f"hf:{tmp_path}").measure()
     with pytest.raises(UserError, match=r"timm:resnet_50: timm has no such model; near: .*resnet"):
@@ -203,7 +203,9 @@ def test_every_spelling_of_a_model_is_understood(tmp_path: Path, monkeypatch: py
 def test_a_revision_of_a_hub_repository_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "owner" / "name"
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1}), encoding="utf-8"
+    )
     monkeypatch.setenv("PAPERS_DATA", str(tmp_path))
     counted = {find(text).measure(length=4).parameters for text in ("hf:owner/name@main", "owner/name", f"hf:{folder}")}
     assert len(counted) == 1

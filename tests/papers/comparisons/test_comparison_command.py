@@ -31,10 +31,10 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
 
 
 def written(tmp_path: Path, change, name: str = "edited.json") -> Path:
-    data = json.loads((GRAPHS / "gpt2.json").read_text())
+    data = json.loads((GRAPHS / "gpt2.json").read_text(encoding="utf-8"))
     change(data)
     path = tmp_path / name
-    path.write_text(json.dumps(data))
+    path.write_text(json.dumps(data), encoding="utf-8")
     return path
 
 
@@ -47,7 +47,7 @@ def test_a_published_pair_prints_its_report_and_is_judged(run, tmp_path: Path) -
     record = Record.load(tmp_path / "comparisons" / "bert-base-vs-vit-b16.json")
     assert len(record["verdicts"]) == 150
     assert record["results"]["contradictions"]
-    assert (tmp_path / "comparisons" / "bert-base-vs-vit-b16.log").read_text().strip() == out.strip()
+    assert (tmp_path / "comparisons" / "bert-base-vs-vit-b16.log").read_text(encoding="utf-8").strip() == out.strip()
 
 
 def test_as_published_prints_the_page(run, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_repeated_blocks_are_folded_and_unfolded(run, tmp_path: Path) -> None:
     paths = []
     for blocks in (3, 5):
         path = tmp_path / f"b{blocks}.json"
-        path.write_text(json.dumps(block(blocks=blocks)))
+        path.write_text(json.dumps(block(blocks=blocks)), encoding="utf-8")
         paths.append(path)
     out = run(*paths, "--results", tmp_path)[1]
     assert "× 2: rows 3 to 8 come 2 times, to row 14" in out
@@ -109,10 +109,12 @@ def test_plan_says_when_a_graph_does_not_pass_forward(run, tmp_path: Path) -> No
 
 def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    path.write_text(f'left = "graph:gpt2"\nright = "graph:bert-base"\nbatch = 4\nresults = "{tmp_path}"\n')
+    path.write_text(
+        f'left = "graph:gpt2"\nright = "graph:bert-base"\nbatch = 4\nresults = "{tmp_path}"\n', encoding="utf-8"
+    )
     assert "at batch 4" in run("--config", path)[1]
     assert "at batch 6" in run("--config", path, "--batch", "6")[1]
-    path.write_text("btach = 4\n")
+    path.write_text("btach = 4\n", encoding="utf-8")
     code, _, err = run("--config", path)
     assert code == 2
     assert "did you mean 'batch'?" in err
@@ -250,10 +252,10 @@ def test_pages_writes_a_record_a_page(run, tmp_path: Path) -> None:
 
 def test_a_zoo_is_a_table_and_a_broken_file_a_line(run, tmp_path: Path) -> None:
     for name in ("gpt2", "t5-small"):
-        (tmp_path / f"{name}.json").write_text((GRAPHS / f"{name}.json").read_text())
+        (tmp_path / f"{name}.json").write_text((GRAPHS / f"{name}.json").read_text(encoding="utf-8"), encoding="utf-8")
     written(tmp_path, lambda d: d.update(realParamCount=85_000_000), "official.json")
     written(tmp_path, lambda d: d.update(realParamCount=99_000_000), "far.json")
-    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     code, out, _ = run("zoo", tmp_path, "--results", tmp_path / "r")
     assert code == 0
     assert "broken.json: not read:" in out
@@ -270,12 +272,14 @@ def test_graph_comparisons_import_no_torch(tmp_path: Path) -> None:
         "except SystemExit: pass\n"
         "print(sorted({'torch', 'numpy', 'transformers'} & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, encoding="utf-8", timeout=120
+    )
     assert done.stderr.strip().endswith("[]")
     assert "page: " in done.stdout
 
 
 def test_the_script_runs_from_its_own_folder(tmp_path: Path) -> None:
     command = [sys.executable, "compare.py", "plan", "graph:resnet-block"]
-    done = subprocess.run(command, cwd=SCRIPT.parent, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=SCRIPT.parent, capture_output=True, encoding="utf-8", timeout=120)
     assert json.loads(done.stdout)["parameters"] == 74_112

@@ -20,7 +20,7 @@ from shared.graph.cost import fits, gigabytes, memory, short
 from shared.graph.measure import Layer, Model, measure
 from shared.graph.read import read
 
-KNOWN = json.loads(FINDINGS.read_text())
+KNOWN = json.loads(FINDINGS.read_text(encoding="utf-8"))
 # a number with its sign or unit; digits inside a name (GPT-2, ViT-B/16, Conv2D_1, 16GB) are none
 NUMBER = re.compile(r"(?<![\w./-])[+-]?\d[\d,]*(?:\.\d+)?[KMB]?(?!\w)")
 

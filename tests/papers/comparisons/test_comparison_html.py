@@ -87,7 +87,7 @@ def test_the_page_in_a_browser(tmp_path: Path, show) -> None:
     models = tuple(measure(parse(graphs.block(blocks=blocks), "f")) for blocks in (3, 5))
     files["folded"] = as_html(Comparison(models))
     for name, text in files.items():
-        (tmp_path / f"{name}.html").write_text(text)
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
     for name in files:
         for width in (360, 1280):
             scheme = "dark" if width == 360 else "light"

@@ -38,7 +38,7 @@ def test_every_printed_cell_is_equal(pair: str, count: int, rows: int) -> None:
 
 def test_the_published_data_is_what_the_pages_print(shared_folder: Path) -> None:
     """Each row's name and type and each printed text stands on the page itself."""
-    pages = {path.stem: path.read_text() for path in (shared_folder / "seeds").iterdir()}
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (shared_folder / "seeds").iterdir()}
     for pair in PAIRS:
         text = pages[pair]
         for id, number in load("comparisons", pair).numbers.items():
@@ -53,7 +53,7 @@ def test_the_published_data_is_what_the_pages_print(shared_folder: Path) -> None
 def test_the_markdown_is_the_page_but_for_its_links(shared_folder: Path) -> None:
     for pair in ("bert-base-vs-vit-b16", "gpt2-vs-bert-base"):
         ours = as_markdown(reports(pair)[0], tagline=TAGLINES[pair]).splitlines()
-        page = (shared_folder / "seeds" / f"{pair}.md").read_text().splitlines()
+        page = (shared_folder / "seeds" / f"{pair}.md").read_text(encoding="utf-8").splitlines()
         changes = [line for line in difflib.unified_diff(page, ours, n=0, lineterm="") if line[:1] in "+-"][2:]
         assert all(line[:1] == "-" for line in changes)
         left_out = [line[1:] for line in changes if line[1:]]

@@ -18,11 +18,11 @@ from papers.comparisons.plan import answer, blocked
 from papers.comparisons.sidebyside import as_lines
 from shared.errors import UserError
 
-SCHEMA = json.loads((Path(answers.__file__).parent / "plan.schema.json").read_text())
+SCHEMA = json.loads((Path(answers.__file__).parent / "plan.schema.json").read_text(encoding="utf-8"))
 
 
 def graph(file: str = "gpt2", **more) -> dict:
-    return json.loads((GRAPHS / f"{file}.json").read_text()) | more
+    return json.loads((GRAPHS / f"{file}.json").read_text(encoding="utf-8")) | more
 
 
 def broken(at: int = 10, **settings) -> dict:
@@ -215,12 +215,12 @@ def test_a_graph_or_a_request_from_standard_input_is_one_answer(run) -> None:
 
 def test_the_gate_of_a_build(run, tmp_path: Path) -> None:
     rules = tmp_path / "rules.json"
-    rules.write_text('{"max_params": 1e8}')
+    rules.write_text('{"max_params": 1e8}', encoding="utf-8")
     gate = ("plan", "-", "--policy", rules, "--fail-on-block")
     assert run(*gate, stdin=json.dumps(graph()))[0] == 0
     code, out, _ = run(*gate, stdin=json.dumps(broken()))
     assert code == 2 and json.loads(out)["plan"]["run"]["legal"] is False
-    rules.write_text('{"max_params": 8e7}')
+    rules.write_text('{"max_params": 8e7}', encoding="utf-8")
     assert run(*gate, stdin=json.dumps(graph()))[0] == 2
     assert run(*gate[:-1], stdin=json.dumps(graph()))[0] == 0
 
@@ -229,7 +229,7 @@ def test_every_form_of_a_plan(run, tmp_path: Path) -> None:
     path = GRAPHS / "t5-small.json"
     code, out, _ = run("plan", path, "--results", tmp_path, "--json")
     plan = json.loads(out)
-    assert code == 0 and out == (tmp_path / "comparisons" / "plan-t5-small.json").read_text()
+    assert code == 0 and out == (tmp_path / "comparisons" / "plan-t5-small.json").read_text(encoding="utf-8")
     assert run("plan", path)[1] == out
     assert run("plan", path, "--text")[1] == plan["text"] and run("plan", path, "--markdown")[1] == plan["markdown"]
     assert plan["text"].startswith("T5 Small: the published page describes one encoder block of six")

@@ -30,7 +30,7 @@ NASTY = '<script>alert(1)</script>"\x1b[31m'
 
 
 def graph(name: str = "gpt2") -> dict:
-    return json.loads((GRAPHS / f"{name}.json").read_text())
+    return json.loads((GRAPHS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def chain(nodes: int, width: int = 8) -> dict:
@@ -86,12 +86,12 @@ def start(folder: Path, *options: object) -> Server:
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=errors,
-            text=True,
+            encoding="utf-8",
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
     atexit.register(process.kill)  # also where a test fails before it stops the service
     line = process.stdout.readline()
-    assert line.startswith("http://"), log.read_text()
+    assert line.startswith("http://"), log.read_text(encoding="utf-8")
     server = Server(process, line.removeprefix("http://").partition("/")[0], log)
     for _ in range(600):
         try:
@@ -99,7 +99,7 @@ def start(folder: Path, *options: object) -> Server:
             return server
         except OSError:
             time.sleep(0.1)
-    raise AssertionError(log.read_text())
+    raise AssertionError(log.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +333,7 @@ def test_memory_is_limited(tmp_path: Path) -> None:
 def test_a_stop_answers_what_has_begun_and_leaves_no_process(tmp_path: Path) -> None:
     server = start(tmp_path, "--workers", 1, "--seconds", 30)
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-    workers = children.read_text().split() if children.exists() else []
+    workers = children.read_text(encoding="utf-8").split() if children.exists() else []
     found: list[tuple[int, str]] = []
     body = {"left": chain(1500), "right": chain(1490, 9)}
     thread = threading.Thread(target=lambda: found.append(server.post("compare", body)))
@@ -347,10 +347,10 @@ def test_a_stop_answers_what_has_begun_and_leaves_no_process(tmp_path: Path) -> 
 
 def test_every_request_is_a_line_of_json_in_the_log(server: Server) -> None:
     server.call("GET", "/%1b%5B31m%0Ax")
-    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    lines = [json.loads(line) for line in server.log.read_text(encoding="utf-8").splitlines()]
     assert {"time", "client", "method", "path", "ms", "status", "in", "out"} == set(lines[-1])
     assert lines[-1]["status"] == 404 and lines[-1]["path"] == "/\x1b[31m\nx"
-    assert "\x1b" not in server.log.read_text()
+    assert "\x1b" not in server.log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_two_models_are_compared_in_a_browser(server: Server, show, tmp_path: Pa
     ):
         with page.expect_download() as download:
             page.click(f"[data-format={form}]")
-        assert Path(download.value.path()).read_text().lower().startswith(begins.lower())
+        assert Path(download.value.path()).read_text(encoding="utf-8").lower().startswith(begins.lower())
     assert page.errors == []
     assert {address.split("/")[2] for address in page.requests if address.startswith("http")} == {server.address}
 

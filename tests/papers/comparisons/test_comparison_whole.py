@@ -54,7 +54,7 @@ def test_every_graph_of_the_pages_has_its_real_model() -> None:
 
 
 def changed(name: str, **more) -> dict:
-    data = json.loads((GRAPHS / f"{name}.json").read_text())
+    data = json.loads((GRAPHS / f"{name}.json").read_text(encoding="utf-8"))
     return data | more
 
 

@@ -31,7 +31,9 @@ def tables() -> dict[str, Published]:
 def result(tmp_path_factory) -> dict:
     folder = tmp_path_factory.mktemp("results")
     resnet_tables.main(resnet_tables.Config(results=folder))
-    return Record.load(folder / "resnet" / "tables.json") | {"log": (folder / "resnet" / "tables.log").read_text()}
+    return Record.load(folder / "resnet" / "tables.json") | {
+        "log": (folder / "resnet" / "tables.log").read_text(encoding="utf-8")
+    }
 
 
 def silent() -> Record:
@@ -50,7 +52,7 @@ def changed(tables: dict[str, Published], table: str, id: str, printed: str) -> 
 
 def test_every_digit_is_that_of_the_reference(tables, shared_folder):
     for number in range(1, 7):
-        reference = json.loads((shared_folder / f"published/he2015/table{number}.json").read_text())
+        reference = json.loads((shared_folder / f"published/he2015/table{number}.json").read_text(encoding="utf-8"))
         theirs = [cell for row in reference["rows"].values() for cell in row if cell is not None]
         # what the suite prints once in a number's unit: 1.8×10^9, 0.27M, the mark of a test set
         theirs = [re.sub(r"×10\^9$|(?<=\d)M$|†$", "", cell) for cell in theirs]
@@ -233,6 +235,6 @@ def test_the_script_needs_no_torch_and_strict_counts_what_differs(tmp_path: Path
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     command = [sys.executable, "-c", code, str(SCRIPT), "--strict", "--results", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 1, done.stderr  # four numbers differ
-    assert (tmp_path / "resnet" / "tables.log").read_text() == done.stdout.strip("\n") + "\n"
+    assert (tmp_path / "resnet" / "tables.log").read_text(encoding="utf-8") == done.stdout.strip("\n") + "\n"

@@ -152,7 +152,7 @@ def test_section_4_prints_as_in_the_article(record, published_log):
 
 
 def test_published_numbers_are_the_articles(shared_folder):
-    article = json.loads((shared_folder / "published" / "article_fewshot.json").read_text())
+    article = json.loads((shared_folder / "published" / "article_fewshot.json").read_text(encoding="utf-8"))
     known = published.load("vit", "fewshot")
     for title, values in article["datasets"].items():
         for model, result in values["results"].items():
@@ -431,13 +431,13 @@ def run(folder: Path, **changes) -> dict:
     """The JSON of one run of the script."""
     config = replace(CONFIG, results=folder, **changes)
     script.main(config)
-    return json.loads((folder / "vit" / f"{config.experiment}.json").read_text())
+    return json.loads((folder / "vit" / f"{config.experiment}.json").read_text(encoding="utf-8"))
 
 
 def test_the_script_from_images_to_verdicts(fakes, tmp_path, published_log, capsys):
     record = script.main(replace(CONFIG, results=tmp_path))
-    log = (tmp_path / "vit" / "fewshot.log").read_text().splitlines()
-    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text())
+    log = (tmp_path / "vit" / "fewshot.log").read_text(encoding="utf-8").splitlines()
+    result = json.loads((tmp_path / "vit" / "fewshot.json").read_text(encoding="utf-8"))
     assert log[:7] == published_log("vit_part4_fewshot")[:7]
     assert capsys.readouterr().out.strip("\n").splitlines() == log
 
@@ -556,6 +556,7 @@ def test_other_processes_of_torchrun_extract_but_write_nothing(fakes, tmp_path, 
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "1")
     assert script.main(replace(CONFIG, results=tmp_path)) is None and fakes
     assert capsys.readouterr().out == "" and not list(tmp_path.rglob("*.json"))
 
@@ -583,13 +584,16 @@ def test_users_folder_end_to_end(monkeypatch, tmp_path):
         selection=2, shots=(1, 4), device="cpu", experiment="mine",
     )  # fmt: skip
     script.main(config)
-    data = json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["data"]["images"]
+    data = json.loads((tmp_path / "vit" / "mine.json").read_text(encoding="utf-8"))["results"]["data"]["images"]
     assert data["class_names"] == ["cat", "dog"]
     assert data["outcomes"]["fake"]["article"]["shots"]["4"]["mean"] == 100.0
     with pytest.raises(UserError, match="training and test images a class are needed"):
         script.main(replace(config, pool=7))
     script.main(replace(config, test=1))  # fewer test images than the precision section takes
-    assert len(json.loads((tmp_path / "vit" / "mine.json").read_text())["results"]["precision"]["cosine"]) == 2
+    assert (
+        len(json.loads((tmp_path / "vit" / "mine.json").read_text(encoding="utf-8"))["results"]["precision"]["cosine"])
+        == 2
+    )
 
 
 def test_torch_is_not_imported_for_the_help():
@@ -610,7 +614,7 @@ RECORDED = ROOT / "results" / "vit" / "fewshot-offline.json"
 def test_the_recorded_run_keeps_its_promises(published_log):
     """What results/ says of itself holds: roles, draws, means from counts, lambda from the selection scores."""
     result = Record.load(RECORDED)
-    log = RECORDED.with_suffix(".log").read_text().splitlines()
+    log = RECORDED.with_suffix(".log").read_text(encoding="utf-8").splitlines()
     assert log[:7] == published_log("vit_part4_fewshot")[:7]
     assert published_log("vit_part4_fewshot")[-3] in log  # the breeds
     for title, kept in result["results"]["data"].items():

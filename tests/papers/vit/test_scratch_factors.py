@@ -157,9 +157,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_table_holds_every_factor_against_plain(finished: Path) -> None:
-    result = json.loads((finished / "vit" / "scratch-factors.json").read_text())["results"]
+    result = json.loads((finished / "vit" / "scratch-factors.json").read_text(encoding="utf-8"))["results"]
     assert set(result) == {f"{name}/seed0" for name in networks.FACTORS} | {"plain/seed1"}
-    log = (finished / "vit" / "scratch-factors.log").read_text()
+    log = (finished / "vit" / "scratch-factors.log").read_text(encoding="utf-8")
     plain, jpeg = result["plain/seed0"]["best"], result["jpeg/seed0"]["best"]
     best = (jpeg["correct"] - plain["correct"]) * 100 / 50
     on_all = (sum(jpeg[k] - plain[k] for k in ("correct", "held_out_correct"))) * 100 / 500
@@ -256,7 +256,7 @@ def test_a_change_that_diverges_is_a_result_and_the_others_go_on(
 def test_a_damaged_curve_is_found_before_anything_trains(tmp_path: Path) -> None:
     path = tmp_path / "vit" / "scratch-factors" / "padding" / "ResNet-40-seed0.json"
     path.parent.mkdir(parents=True)
-    path.write_text('{"schema": 1')
+    path.write_text('{"schema": 1', encoding="utf-8")
     with pytest.raises(UserError, match=r"padding/ResNet-40-seed0.json"):
         script.main(configured(tmp_path))
     assert not (tmp_path / "vit" / "scratch-factors" / "plain").exists()

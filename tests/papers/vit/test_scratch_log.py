@@ -276,8 +276,8 @@ def test_a_curve_with_a_change_is_another_recipe(tmp_path: Path) -> None:
 
 def test_a_curve_cut_short_prints_what_it_has(tmp_path: Path) -> None:
     curve_file(tmp_path, "ViT", 1000, {500: (36.0, 1.2), 750: (37.0, 0.9)}, (37.0, 750))
-    (tmp_path / "ResNet-1000-seed0.json").write_text('{"schema": 1, "identity": {"mod')
-    (tmp_path / "ViT-1000-seed0.machine.json").write_text("{}")
+    (tmp_path / "ResNet-1000-seed0.json").write_text('{"schema": 1, "identity": {"mod', encoding="utf-8")
+    (tmp_path / "ViT-1000-seed0.machine.json").write_text("{}", encoding="utf-8")
     shown, _, damaged = curves.read(tmp_path, seed=0)
     assert curves.line(shown[0]) == "   1,000 images  ViT    step 500: 36.0% / loss 1.200   best 37.0% at step 750"
     assert "ends at step 750 of 2,500; start vit_part4_scratch.py again" in curves.missing(shown[0])
@@ -325,11 +325,11 @@ def test_a_finished_run_is_shown_before_an_attempt_in_another_arithmetic(tmp_pat
 def test_a_file_that_is_no_curve_is_left_out_by_name(tmp_path: Path, change: dict) -> None:
     article_curves(tmp_path)
     path = tmp_path / "ResNet-50000-seed0.json"
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(encoding="utf-8"))
     identity = content["identity"] | change.pop("identity") if change.get("identity") else change.pop("identity", None)
     content |= change | ({} if identity is None else {"identity": identity})
-    path.write_text(json.dumps(content))
-    (tmp_path / "notes.json").write_text("{}")  # somebody's own file is nobody's business
+    path.write_text(json.dumps(content), encoding="utf-8")
+    (tmp_path / "notes.json").write_text("{}", encoding="utf-8")  # somebody's own file is nobody's business
     shown, _, left_out = curves.read(tmp_path, seed=0)
     assert len(shown) == 3 and len(left_out) == 1 and str(path) in left_out[0] and "\n" not in left_out[0]
 
@@ -351,10 +351,12 @@ def test_figures_have_a_panel_a_size_and_their_twins(tmp_path: Path) -> None:
     article_curves(tmp_path)
     shown, _, _ = curves.read(tmp_path, seed=0)
     path = curves.draw_curves(shown, tmp_path / "curves.png")
-    text = path.with_suffix(".svg").read_text()
+    text = path.with_suffix(".svg").read_text(encoding="utf-8")
     assert path.read_bytes().startswith(b"\x89PNG") and "1,000 images" in text and "50,000 images" in text
     (tmp_path / "ResNet-50000-seed0.json").unlink()
     few = curves.draw_curves(curves.read(tmp_path, seed=0)[0], tmp_path / "few.png")
-    assert ">ResNet<" in few.with_suffix(".svg").read_text()  # the legend names what another panel shows
+    assert ">ResNet<" in few.with_suffix(".svg").read_text(
+        encoding="utf-8"
+    )  # the legend names what another panel shows
     path = curves.draw_sizes(shown, published.load("vit", "scratch"), tmp_path / "sizes.png")
-    assert "ResNet, article" in path.with_suffix(".svg").read_text()
+    assert "ResNet, article" in path.with_suffix(".svg").read_text(encoding="utf-8")

@@ -22,8 +22,10 @@ from shared.paths import ROOT
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = Recipe(steps=12, warmup=2, batch=16, validation=50, every=4, image_size=8)
-PINNED_WITH = re.search(r"^transformers==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
-LOSSES = json.loads((Path(__file__).parent / "scratch_losses.json").read_text())
+PINNED_WITH = re.search(r"^transformers==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)[
+    1
+]
+LOSSES = json.loads((Path(__file__).parent / "scratch_losses.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

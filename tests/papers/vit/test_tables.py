@@ -53,7 +53,7 @@ def test_the_log_is_the_articles_line_by_line(sheet, published_log):
 
 
 def test_the_expected_log_is_the_articles(published_log, shared_folder):
-    article = (shared_folder / "published/article_logs/vit_part4_tables.txt").read_text()
+    article = (shared_folder / "published/article_logs/vit_part4_tables.txt").read_text(encoding="utf-8")
     assert [line for line in article.split("\n") if line] == published_log("vit_part4_tables")
 
 
@@ -79,7 +79,7 @@ def test_the_script_judges_everything(tmp_path, capsys):
     cells = {(n.source, n.id) for name in vit_part4_tables.read_tables() for n in load("vit", name).numbers.values()}
     assert cells <= {(v["source"], v["id"]) for v in data["verdicts"]}
     assert record.differs == 0
-    assert (tmp_path / "vit" / "tables.log").read_text() == capsys.readouterr().out.strip("\n") + "\n"
+    assert (tmp_path / "vit" / "tables.log").read_text(encoding="utf-8") == capsys.readouterr().out.strip("\n") + "\n"
 
 
 def test_known_pairs_of_the_audit(tmp_path):
@@ -154,7 +154,7 @@ def test_what_follows_the_articles_part_is_as_recorded(monkeypatch):
     record = run_all(read_tables(), monkeypatch)
     start = next(i for i, line in enumerate(record.lines) if line.startswith("== cross-table audit"))
     end = record.lines.index("== the inputs: every printed cell ==")
-    expected = (Path(__file__).parent / "expected_tables_audit.txt").read_text().split("\n")
+    expected = (Path(__file__).parent / "expected_tables_audit.txt").read_text(encoding="utf-8").split("\n")
     assert record.lines[start : end - 1] == expected[:-1]
 
 
@@ -227,7 +227,7 @@ def test_changing_a_cell_that_the_article_uses_makes_a_verdict_differ(monkeypatc
 
 def rewritten(change) -> bytes:
     """Table 5's file after `change(data)`."""
-    data = json.loads(published_file("vit", "table5").read_text())
+    data = json.loads(published_file("vit", "table5").read_text(encoding="utf-8"))
     change(data)
     return json.dumps(data).encode()
 
@@ -293,6 +293,8 @@ def test_runs_from_the_root_and_from_its_folder_without_torch(tmp_path, folder):
         "heavy = {'torch', 'matplotlib', 'transformers'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", probe, str(tmp_path)], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", probe, str(tmp_path)], cwd=folder, capture_output=True, encoding="utf-8"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("== 1. TPUv3-core-days")

@@ -136,7 +136,7 @@ def test_planted_counts_give_the_articles_log_char_for_char(published_log, tmp_p
     classifiers, images = article_run()
     with Record("vit", "top5", config=Config(), results=tmp_path, quiet=True) as record:
         script.tell(record, Config(), classifiers, [images], [])
-    log = [line for line in (tmp_path / "vit" / "top5.log").read_text().split("\n") if line]
+    log = [line for line in (tmp_path / "vit" / "top5.log").read_text(encoding="utf-8").split("\n") if line]
     article = published_log("vit_part4_top5")
     assert log[: len(article)] == article
     verdicts = {v.id: v.verdict for v in record.verdicts}
@@ -184,7 +184,7 @@ def test_other_images_than_imagenettes_make_no_verdict(tmp_path: Path) -> None:
 
 
 def test_the_published_file_holds_the_articles_numbers(shared_folder: Path) -> None:
-    source = json.loads((shared_folder / "published" / "article_top5.json").read_text())
+    source = json.loads((shared_folder / "published" / "article_top5.json").read_text(encoding="utf-8"))
     published = load("vit", "top5")
     for model, values in source["results"].items():
         columns = [published[f"Imagenette/{model}/{column}"] for column in published.columns]
@@ -500,7 +500,7 @@ def test_a_known_classifier_gives_the_known_lines_and_counts(tiny: dict, capsys:
     assert run(tiny, "--gallery", "all") == 0
     screen = capsys.readouterr().out
     folder = Path(tiny["results"]) / "vit"
-    log = (folder / "top5.log").read_text()
+    log = (folder / "top5.log").read_text(encoding="utf-8")
     assert screen.strip() == log.strip()
     start = "== top-1 and top-5 accuracy over all 1000 ImageNet classes, on the 14 pics pictures =="
     assert log.startswith(
@@ -564,7 +564,9 @@ def test_a_users_mistake_is_one_line_and_code_2(tiny: dict, capsys: pytest.Captu
     ],
 )
 def test_the_script_starts_from_the_root_from_its_folder_and_as_a_module(folder: Path, command: list[str]) -> None:
-    done = subprocess.run([sys.executable, *command, "--help"], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, *command, "--help"], cwd=folder, capture_output=True, encoding="utf-8", check=True
+    )
     assert "gallery-of" in done.stdout
 
 

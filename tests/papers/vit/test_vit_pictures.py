@@ -76,8 +76,10 @@ def config(results) -> script.Config:
 def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_bytes_again(config, results):
     script.main(config)
     folder = results / "vit" / "figures"
-    rows = json.loads((results / "vit" / "fewshot-toy.json").read_text())["results"]["data"]["breeds"]["rows"]
-    record = json.loads((results / "vit" / "pictures-toy.json").read_text())
+    rows = json.loads((results / "vit" / "fewshot-toy.json").read_text(encoding="utf-8"))["results"]["data"]["breeds"][
+        "rows"
+    ]
+    record = json.loads((results / "vit" / "pictures-toy.json").read_text(encoding="utf-8"))
     assert [p["class"] for p in record["results"]["images"]] == sorted(COLOURS)
     drawn = script.find_draw(
         config, results / "vit" / "fewshot-toy.json", Record.load(results / "vit/fewshot-toy.json")
@@ -94,7 +96,7 @@ def test_the_sheet_shows_the_draw_of_the_result_and_the_figures_are_the_same_byt
 
     names = ["fewshot-toy-breeds-1-shot.png", "fewshot-toy-breeds.png", "fewshot-toy-breeds.svg"]
     assert sorted(p.name for p in folder.iterdir()) == names
-    svg = (folder / "fewshot-toy-breeds.svg").read_text()
+    svg = (folder / "fewshot-toy-breeds.svg").read_text(encoding="utf-8")
     for text in ("fake (stand-in)", "chance", "labelled images a class, k", "test accuracy, %"):
         assert text in svg
     first = {p.name: p.read_bytes() for p in folder.iterdir()}
@@ -157,17 +159,18 @@ def test_what_the_result_does_not_have_is_refused(config, changes, message):
 
 def test_changed_images_are_refused(config, results, folder):
     result = results / "vit" / "fewshot-toy.json"
-    data = json.loads(result.read_text())
+    data = json.loads(result.read_text(encoding="utf-8"))
     for entry in data["provenance"]["data"]:
         entry["fingerprint"] = "0" * 64
-    result.write_text(json.dumps(data))
+    result.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(UserError, match="not the images"):
         script.main(config)
 
 
 def test_another_result_is_refused(config, results):
     (results / "vit" / "tables.json").write_text(
-        json.dumps(json.loads((results / "vit" / "fewshot-toy.json").read_text()) | {"results": {}})
+        json.dumps(json.loads((results / "vit" / "fewshot-toy.json").read_text(encoding="utf-8")) | {"results": {}}),
+        encoding="utf-8",
     )
     with pytest.raises(UserError, match="not a few-shot result"):
         script.main(replace(config, result="tables"))
