@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +34,7 @@ from shared.errors import UserError
 from shared.folders import some
 from shared.parquet import LFS_POINTER
 from shared.sources import ALL, HUB_SETS, Collection, Source, open_set
+from shared.text import notice
 
 __all__ = ["HUB_SETS", "ImageSet", "PixelStore", "copies", "decode", "digest", "load_images", "load_test", "load_two"]
 
@@ -134,7 +134,7 @@ def _used(images: ImageSet) -> list[str]:
 def tell_assumed(*sets: ImageSet) -> None:
     """Say on the screen, before long work, what was assumed."""
     for line in dict.fromkeys(line for images in sets for line in images.assumed()):
-        print(f"  {line}", file=sys.stderr, flush=True)
+        notice(f"  {line}")
 
 
 def repeated(images: ImageSet) -> np.ndarray:

@@ -37,6 +37,7 @@ from papers.vit.part4.runs import NAMES, PLAIN, SIZES, Curve, Recipe, Run, Varia
 from shared import cli, process, published
 from shared.errors import UserError
 from shared.record import Record
+from shared.text import notice
 from shared.verdict import Measured, Z
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def note_copies(train: ImageSet, test: ImageSet) -> None:
     which = f", e.g. {test.where(int(again[0]))}" if len(again) else ""
     test.notes.append(f"by content: {len(again):,} of {len(test):,} test images are training images too{which}")
     if len(again):
-        print(f"  {test.notes[-1]}", file=sys.stderr, flush=True)
+        notice(f"  {test.notes[-1]}")
 
 
 def origin(

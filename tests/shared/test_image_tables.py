@@ -249,7 +249,8 @@ def test_a_readme_says_configurations_splits_and_class_names(tmp_path: Path) -> 
         "  - split: holdout\n    path: a/two.parquet\n- config_name: large\n  data_files: b/*.parquet\n"
         "dataset_info:\n- config_name: small\n  features:\n  - name: image\n    dtype: image\n  - name: label\n"
         "    dtype:\n      class_label:\n        names:\n          '0': tit\n          '1': wren\n"
-        "- config_name: large\n  features:\n  - name: image\n    dtype: image\n  - name: label\n    dtype: int64\n---\n",
+        "- config_name: large\n  features:\n  - name: image\n    dtype: image\n  - name: label\n"
+        "    dtype: int64\n---\n",
         encoding="utf-8",
     )
     with pytest.raises(UserError, match=r"me/birds.*small.*large"):
