@@ -27,6 +27,7 @@ R = TypeVar("R")
 KEPT = "what was finished is kept, the same command continues"
 # what ends a script from outside, by the signal's name (Windows has not all of them)
 STOPS = {"SIGINT": "interrupted", "SIGTERM": "told to end", "SIGHUP": "the terminal was closed"}
+_taken: list[int] = []  # the signals that `end_on_signals` waits for
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's names for mallopt's parameters (malloc.h)
 
 
@@ -47,21 +48,23 @@ def end_on_signals() -> None:
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    taken = []
     for name in STOPS:
         number = getattr(signal, name)
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup's and others' stay
             signal.signal(number, lambda *_: None)
-            taken.append(number)
+            _taken.append(number)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     # a forked child has the pipe but no thread: what ends it must not end its parent
-    os.register_at_fork(after_in_child=lambda: _let_go(taken))
+    os.register_at_fork(after_in_child=let_go_of_signals)
     threading.Thread(target=_end, args=(reading,), name="signals", daemon=True).start()
 
 
-def _let_go(taken: list[int]) -> None:
-    signal.set_wakeup_fd(-1)
-    for number in taken:
+def let_go_of_signals() -> None:
+    """Python's own handlers again: for a program that has an order in which to stop."""
+    if _taken:
+        signal.set_wakeup_fd(-1)
+    while _taken:
+        number = _taken.pop()
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 

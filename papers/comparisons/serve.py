@@ -40,9 +40,10 @@ from papers.comparisons.models import page_names
 from papers.comparisons.plan import LARGEST_REQUEST
 from papers.comparisons.pool import Busy, Died, Pool, TooLong
 from papers.comparisons.worker import ELSEWHERE, FORMS, Limits
-from shared import cli, specs
+from shared import cli, process, specs
 from shared.errors import UserError
 from shared.graph.cost import GPUS
+from shared.text import notice, say
 
 try:
     import uvicorn
@@ -371,7 +372,7 @@ class Log:
                 "path": scope["path"][:200],
                 "ms": round(1e3 * (time.perf_counter() - start), 1),
             }
-            print(json.dumps(line | seen), file=sys.stderr, flush=True)
+            notice(json.dumps(line | seen))
 
 
 def main(config: Config) -> None:
@@ -394,8 +395,9 @@ def main(config: Config) -> None:
         raise UserError(f"{config.host}:{config.port}: cannot listen there; name another --port or --host") from None
     host, port = socket.getsockname()[:2]
     if allowed_hosts(config) is None:
-        print(f"{host} is open to other machines, and this service asks nobody who they are", file=sys.stderr)
-    print(f"http://{host}:{port}/  (Ctrl-C stops)", flush=True)
+        notice(f"{host} is open to other machines, and this service asks nobody who they are")
+    say(f"http://{host}:{port}/  (Ctrl-C stops)")
+    process.let_go_of_signals()
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops in good order, then raises the signal once more
         signal.signal(number, lambda *_: None)
     uvicorn.Server(options).run([socket])
