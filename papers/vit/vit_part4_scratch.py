@@ -166,7 +166,7 @@ def main(config: Config) -> Record | None:
         if not config.factors:
             record.say("\n".join(header(config, recipe, len(train_set.class_names))))
         if config.train and rank == 0:
-            print(f"training {choice}", file=sys.stderr, flush=True)
+            notice(f"training {choice}")
         before, failed = experiment.train_all(config.estimate) if config.train else (runs, {})
         if rank > 0:
             record.discard()  # the first process writes the result of all
