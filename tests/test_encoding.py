@@ -26,7 +26,10 @@ def unnamed(source: str) -> Iterator[int]:
         owner = getattr(called.value, "id", "") if isinstance(called, ast.Attribute) else ""
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         modes = [a.value for a in [*node.args, given.get("mode")] if isinstance(a, ast.Constant)]
-        text = name in ("read_text", "write_text") or bool({"text", "universal_newlines"} & given.keys())
+        as_text = [given.get(key) for key in ("text", "universal_newlines")]  # a subprocess's
+        text = name in ("read_text", "write_text") or any(
+            isinstance(a, ast.Constant) and a.value is True for a in as_text
+        )
         text |= name == "open" and owner not in NO_TEXT and not BINARY_MODES & set(modes)
         positional = (name == "read_text" and node.args) or (name == "write_text" and len(node.args) > 1)
         if text and "encoding" not in given and None not in given and not positional:

@@ -80,7 +80,7 @@ class Server:
 def start(folder: Path, *options: object) -> Server:
     log = folder / "log"
     command = [sys.executable, "-m", "papers.comparisons.serve", "--port", "0", *map(str, options)]
-    with log.open("w") as errors:
+    with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(
             command,
             cwd=folder,
