@@ -27,7 +27,9 @@ def benchmarks() -> dict[str, tuple[Path, str]]:
 
 
 def main(names: list[str]) -> int:
-    known, names = benchmarks(), [name for name in names if name not in ("-h", "--help")]
+    known = benchmarks()
+    if {"-h", "--help"} & set(names):
+        names = []
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"error: {unknown[0]}: no such benchmark; there are {', '.join(known)}", file=sys.stderr)

@@ -39,7 +39,7 @@ class Config(cli.Common):
     words: tuple[str, ...] = cli.positional(())
     """words or digits of a published number's name or value: all about the numbers that have them"""
     json: bool = False
-    """print one JSON object instead of text"""
+    """[output] print one JSON object instead of text"""
 
 
 @dataclass(frozen=True)

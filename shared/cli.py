@@ -17,6 +17,7 @@ import difflib
 import inspect
 import itertools
 import os
+import re
 import sys
 import textwrap
 import traceback
@@ -32,6 +33,9 @@ from shared.paths import ROOT
 from shared.schema import read_toml
 from shared.text import notice
 
+GROUPS = ("what", "data", "protocol", "machine", "output")  # of options in --help, in this order
+MARK = re.compile(r"\[(\w+)\] +")
+
 
 def positional(default: Any = "") -> Any:
     """A field of an options dataclass that stands on the command line without a name; `default` when it is left out.
@@ -44,9 +48,9 @@ class Common:
     """What every script's `Config` inherits."""
 
     config: Path | None = field(default=None, metadata={"in_file": False})
-    """TOML file with values for these options (configs/ has some); the command line wins"""
+    """[what] TOML file with values for these options (configs/ has some); the command line wins"""
     results: Path | None = None
-    """folder for the log, the JSON and the figures (default: results/)"""
+    """[output] folder for the log, the JSON and the figures (default: results/)"""
     strict: bool = False
     """exit with code 1 when a verdict differs"""
     show_equal: bool = False
@@ -58,7 +62,7 @@ class Images:
     """What every script with images inherits: where they are found, and what nobody guesses where there is a choice."""
 
     data_root: Path | None = None
-    """mirror of the image sets (default: PAPERS_DATA)"""
+    """[data] mirror of the image sets (default: PAPERS_DATA)"""
     label: str = ""
     """column with the labels, of a data set in tables (default: the one that can only be it)"""
     image: str = ""
@@ -77,7 +81,7 @@ class TrainTest(Images):
     """The same for scripts that also test."""
 
     test_split: str = ""
-    """split to test on (default: test, or validation where there is none)"""
+    """[data] split to test on (default: test, or validation where there is none)"""
 
 
 C = TypeVar("C")
@@ -146,13 +150,15 @@ def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> 
     parser = _Parser(
         prog=Path(sys.argv[0]).name,
         usage=f"%(prog)s {names} [options]".replace("  ", " "),
-        description=doc or config_type.__doc__,
+        description=_as_started(doc or config_type.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     hints = get_type_hints(config_type)
+    shown = {group: parser.add_argument_group(group) for group in GROUPS}
     for option in fields(config_type):
-        _add(parser, option, hints[option.name], help_texts.get(option.name, ""))
+        group, words = help_texts.get(option.name, ("", ""))
+        _add(shown.get(group, parser), option, hints[option.name], words)
     # argparse gives lists; a config's defaults are tuples, which nobody can change by accident
     given = {
         name: tuple(value) if isinstance(value, list) else value
@@ -162,7 +168,7 @@ def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> 
     return replace(base, **given)
 
 
-def _add(parser: argparse.ArgumentParser, option: Field, hint: Any, words: str) -> None:
+def _add(parser: argparse._ActionsContainer, option: Field, hint: Any, words: str) -> None:
     """One field as an argument: its default stays out, so that what was given can be told from what was not."""
     settings: dict[str, Any] = {"default": argparse.SUPPRESS}
     if option.metadata.get("positional"):
@@ -179,22 +185,36 @@ def _add(parser: argparse.ArgumentParser, option: Field, hint: Any, words: str) 
         settings["choices"] = get_args(kind)
     else:
         settings |= {"type": kind, "metavar": kind.__name__.upper()}
-    if "(default:" not in words and option.default not in (None, "", ()):
+    if "(default:" not in words and option.default not in (None, "", (), False):
         shown = " ".join(map(str, option.default)) if isinstance(option.default, tuple) else option.default
         words += f" (default: {shown})"
     parser.add_argument(f"--{option.name.replace('_', '-')}", help=words.replace("%", "%%"), **settings)
 
 
-def _help_texts(config_type: type) -> dict[str, str]:
-    """A field's help: the text below it in the source, or its metadata `help`."""
-    texts = {}
+def _as_started(doc: str) -> str:
+    """The examples (indented lines) with the script's path as it was typed, so that they can be pasted as they are."""
+    script = Path(sys.argv[0])
+    return re.sub(rf"(?m)^(    .*?)(?<![\w/]){re.escape(script.name)}\b", lambda m: m[1] + str(script), doc)
+
+
+def _help_texts(config_type: type) -> dict[str, tuple[str, str]]:
+    """A field's group and help: the text below it in the source, or its metadata `help`.
+
+    A text that starts with `[group]` puts its field and those below it, in the same class, into that group; so does
+    metadata `group` its own.
+    """
+    texts: dict[str, tuple[str, str]] = {}
     for owner in reversed(config_type.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body
+        body, group = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body, ""
         for statement, below in itertools.pairwise(body):
             match statement, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    texts[name] = " ".join(text.split())
-    return texts | {f.name: f.metadata["help"] for f in fields(config_type) if "help" in f.metadata}
+                    words = " ".join(text.split())
+                    mark = MARK.match(words)
+                    group = mark[1] if mark else group
+                    texts[name] = (group, words[mark.end() :] if mark else words)
+    own = {f.name: f.metadata for f in fields(config_type) if "help" in f.metadata}
+    return texts | {name: (its.get("group", ""), its["help"]) for name, its in own.items()}
 
 
 class _Parser(argparse.ArgumentParser):

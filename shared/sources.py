@@ -23,6 +23,7 @@ import numpy as np
 from shared import hub, paths
 from shared.errors import UserError
 from shared.models import labels as imagenet_labels
+from shared.specs import REPOSITORY
 
 
 @dataclass(frozen=True)
@@ -182,11 +183,12 @@ def open_set(
     root = root or paths.data_root()
     if known:
         return _open_known(name, known, configuration, root, revision, label, image)
-    if not parts or "/" not in repository:
+    if not parts or not REPOSITORY.fullmatch(repository):
         choices = ", ".join([*HUB_SETS, "digits"])
+        absent = "no such folder or file, and no name of a data set; " if re.search(r"[/\\~]|^\.", name) else ""
         raise UserError(
-            f"data set {name!r}: expected {choices}, <owner>/<name> on the hub (@<revision>, :<configuration>), or an "
-            "existing folder or file"
+            f"data set {name!r}: {absent}expected {choices}, <owner>/<name> on the hub (@<revision>, "
+            ":<configuration>), or an existing folder or file"
         )
     from shared import tables
 

@@ -46,7 +46,7 @@ BUILTINS = {
     "article-resnet": "",
 }
 FORMS = "owner/name on the hub, a folder, timm:<name>, wheel:<name>, a graph file (.json) or a built-in name"
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # the hub allows no name that starts with a dot: ../mine is a folder
 COMMIT = re.compile(r"[0-9a-f]{40}")
 TIMM_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*\.[a-z0-9_]+")  # architecture.tag; without a tag it could be anything
 ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/+(.*)")

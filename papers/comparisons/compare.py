@@ -53,16 +53,16 @@ class Plan(cli.Common, Assumptions):
     """a graph file, a built-in name, owner/name on the hub, a folder, timm:<name>, wheel:<name>; - reads a graph, or a
     request as the service takes it, from the standard input"""
     policy: str | None = None
-    """rules to keep, as JSON or a file of it: max_params, max_memory_gb, must_fit, forbid_types, require_types,
+    """[what] rules to keep, as JSON or a file of it: max_params, max_memory_gb, must_fit, forbid_types, require_types,
     max_layers, max_cost_usd"""
     base: str | None = None
     """what the model is compared with: the answer has the difference"""
     fail_on_block: bool = False
     """exit with code 2 when the model cannot run, or a rule is not kept"""
     length: int | None = None
-    """tokens of a text model (default: its longest sequence)"""
+    """[data] tokens of a text model (default: its longest sequence)"""
     json: bool = False
-    """print JSON (so it does anyway); plan.schema.json describes it"""
+    """[output] print JSON (so it does anyway); plan.schema.json describes it"""
     text: bool = False
     """print a card of plain text"""
     markdown: bool = False
@@ -80,9 +80,9 @@ class Compare(cli.Common, Assumptions):
     right: str = cli.positional()
     """what is compared with it"""
     as_published: bool = False
-    """count and print as the comparison pages do, whatever is wrong with it"""
+    """[what] count and print as the comparison pages do, whatever is wrong with it"""
     markdown: bool = False
-    """print markdown in the pages' form"""
+    """[output] print markdown in the pages' form"""
     json: bool = False
     """print JSON with every count at full precision"""
     html: bool = False
@@ -92,9 +92,9 @@ class Compare(cli.Common, Assumptions):
     all_rows: bool = False
     """print every row of repeated blocks"""
     own_inputs: bool = False
-    """measure each of two real models at its own input, also where both could take the same"""
+    """[protocol] measure each of two real models at its own input, also where both could take the same"""
     length: int | None = None
-    """tokens of a text model (default: its longest sequence)"""
+    """[data] tokens of a text model (default: its longest sequence)"""
 
 
 @dataclass

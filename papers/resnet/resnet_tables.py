@@ -49,7 +49,7 @@ Numbers = dict[str, Measured | float | str]
 @dataclass
 class Config(cli.Common):
     figures: bool = False
-    """draw the figures into results/resnet/figures (imports matplotlib)"""
+    """[output] draw the figures into results/resnet/figures (imports matplotlib)"""
 
 
 def main(config: Config) -> Record:

@@ -53,14 +53,14 @@ PRECISION_IMAGES = 4
 @dataclass
 class Config(cli.Common, cli.TrainTest):
     models: tuple[str, ...] = tuple(ARTICLE_MODELS)
-    """encoders: hub names or folders, timm:<name>, wheel:<name>"""
+    """[what] encoders: hub names or folders, timm:<name>, wheel:<name>"""
     weights: Literal["auto", "model", "ema"] = "auto"
     """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
     data: tuple[str, ...] = tuple(ARTICLE_DATA)
-    """cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder or a
-    zip with a sub-folder a class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
+    """[data] cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder
+    or zip with a sub-folder per class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
     protocol: Literal["article", "big_vision", "both"] = "both"
-    """article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
+    """[protocol] article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
     shots: tuple[int, ...] = (1, 2, 5, 10)
     """images a class, article's protocol"""
     draws: int = 5
@@ -82,13 +82,13 @@ class Config(cli.Common, cli.TrainTest):
     precision_model: str = "google/vit-huge-patch14-224-in21k"
     """whose features are compared with float32 ones; the last model of the run where this one is not in it"""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps"""
+    """[machine] auto, cpu, cuda, cuda:N or mps"""
     dtype: str = "auto"
     """auto, fp16, bf16 or fp32"""
     compile: bool = False
     """compile the models: minutes first, then faster"""
     experiment: str = "fewshot"
-    """name of the log and the JSON"""
+    """[output] name of the log and the JSON"""
 
 
 def main(config: Config) -> Record | None:

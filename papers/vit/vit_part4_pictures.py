@@ -39,9 +39,9 @@ CELL, LABEL, HEAD, COLUMNS, MARGIN = 108, 18, 24, 8, 6  # of the sheet; all but 
 @dataclass
 class Config(cli.Common):
     result: str = "fewshot"
-    """name of the few-shot result (results/vit/<name>.json), or a path"""
+    """[what] name of the few-shot result (results/vit/<name>.json), or a path"""
     data: str = "Oxford-IIIT Pets"
-    """data set of the result whose training images are shown; "none" shows none"""
+    """[data] data set of the result whose training images are shown; "none" shows none"""
     shots: int = 1
     """which k"""
     draw: int = 0

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,15 +53,15 @@ Cells = dict[tuple[str, int], Cell]
 @dataclass
 class Config(cli.Common, cli.TrainTest):
     experiment: str = "scratch"
-    """name of the result and of the folder of its runs"""
+    """[output] name of the result and of the folder of its runs"""
     data: str = "cifar10"
-    """cifar10, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder or zip with a sub-folder a class,
-    perhaps below train/ and test/, or what `datasets` reads"""
+    """[data] cifar10, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder or zip with a sub-folder
+    per class, perhaps below train/ and test/, or what `datasets` reads"""
     test_split: str = ""
-    """split whose images validate; what --validation leaves of it is held out (default: test, or validation where there
-    is none; a fifth of every class where there is one split only)"""
+    """[data] split whose images validate; what --validation leaves of it is held out (default: test, or validation
+    where there is none; a fifth of every class where there is one split only)"""
     models: tuple[str, ...] = ("ViT", "ResNet")
-    """ViT, ResNet or both"""
+    """[what] ViT, ResNet or both"""
     sizes: tuple[int, ...] = SIZES
     """training images, each a multiple of the number of classes"""
     seeds: int = 1
@@ -73,11 +73,11 @@ class Config(cli.Common, cli.TrainTest):
     plain_seeds: int = 3
     """with --factors, repeats of the unchanged recipe: how far apart luck puts two runs"""
     steps: int = 2500
-    """updates a run"""
+    """[protocol] updates per run"""
     warmup: int = 250
     """updates until the full learning rate"""
     batch: int = 128
-    """images an update"""
+    """images per update"""
     validation: int = 5000
     """images of the test split that choose the best step"""
     every: int = 250
@@ -87,13 +87,13 @@ class Config(cli.Common, cli.TrainTest):
     pad: int = 4
     """black pixels around an image before the random crop"""
     variant: Variant = "float32"
-    """arithmetic; float32 is the reference"""
+    """[machine] arithmetic; float32 is the reference"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     threads: int = 0
     """CPU threads (0: torch's choice); another number changes the last bits"""
     estimate: bool = True
-    """time 20 steps of each network first and say how long all will take"""
+    """[what] time 20 steps of each network first and say how long all will take"""
     until: int | None = None
     """stop every run at this validation step; the schedule stays, no result is written, and the same command without
     it goes on"""
@@ -308,7 +308,9 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
             "mean": mean(cell),
             "std": std(cell),
         }
-    numbers = measured(cells, recipe, classes, why, Path(experiment.folder.name))
+    numbers = measured(
+        cells, recipe, classes, why, Path(experiment.folder.name), {(run.model, run.size) for run in runs}
+    )
     article = published.load("vit", "scratch")
     record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
     record.print_verdicts()
@@ -361,11 +363,19 @@ def table(cells: Cells, sizes: Sequence[int], recipe: Recipe, classes: int) -> l
     return lines
 
 
-def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None, folder: Path = Path()) -> dict[str, Measured]:
+def measured(
+    cells: Cells,
+    recipe: Recipe,
+    classes: int,
+    why: str | None,
+    folder: Path = Path(),
+    asked: Container[tuple[str, int]] | None = None,
+) -> dict[str, Measured]:
     """Every number of the article's section by its published id: costs and epochs, six accuracies, gaps, gains.
 
     Measured is the run of `JUDGED_SEED`; what further seeds gave stands beside it. why: a stand-in's reason for the
     accuracies, see `departure`. Another recipe has no costs and epochs to compare. folder: the runs', for their names.
+    asked: the networks and sizes that this run was to have; None for all.
     """
     from papers.vit.part4 import networks
 
@@ -378,9 +388,14 @@ def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None, folder
         for size in SIZES:
             numbers[f"{size:,} images/epochs"] = Measured(f"{recipe.steps * recipe.batch / size:.0f}")
 
+    def absent(*keys: tuple[str, int]) -> str:
+        if asked is not None and not all(key in asked for key in keys):
+            return "not part of this run"
+        return "this run was not finished" if len(keys) == 1 else "one of the two runs was not finished"
+
     def difference(low: tuple[str, int], high: tuple[str, int]) -> Measured:
         if not (low in one_run and high in one_run):
-            return Measured(None, why_not_run="one of the two runs was not finished")
+            return Measured(None, why_not_run=absent(low, high))
         both = one_run[low], one_run[high]
         terms = {"both sides' errors": gap_tolerance(*both, recipe.validation)}
         pairs = paired(cells[low], cells[high])
@@ -393,7 +408,7 @@ def measured(cells: Cells, recipe: Recipe, classes: int, why: str | None, folder
 
     for size in SIZES:
         for name in NAMES:
-            ours = Measured(None, why_not_run="this run was not finished")
+            ours = Measured(None, why_not_run=absent((name, size)))
             if cell := one_run.get((name, size)):
                 images, reason = recipe.validation, seeds_beside(accuracies(cells[name, size]))
                 ours = Measured(mean(cell), images=images, stand_in=why, reason=reason, runs=names(cell))

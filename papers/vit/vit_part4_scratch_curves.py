@@ -50,11 +50,11 @@ Repeats = dict[tuple[str, int], list[Curve]]  # all seeds of a network on a numb
 @dataclass
 class Config(cli.Common):
     experiment: str = "scratch"
-    """which experiment's runs: the name given to vit_part4_scratch.py"""
+    """[what] which experiment's runs: the name given to vit_part4_scratch.py"""
     seed: int = 0
     """which repeat is printed, drawn and judged at every point; further ones are told beside it"""
     figures: bool = True
-    """draw PNG and SVG (--no-figures: print only)"""
+    """[output] draw PNG and SVG (--no-figures: print only)"""
 
 
 def main(config: Config) -> Record:
@@ -228,7 +228,8 @@ def measured(article: Published, repeats: Repeats, seed: int, folder: Path = Pat
         curves = [c for c in every if c.run.seed == seed]
         values = at_step(curves, step)
         if not values:
-            numbers[id] = Measured(None, why_not_run="no curve of this run reaches the step")
+            why = "no curve of this run reaches the step" if every else "not part of this run"
+            numbers[id] = Measured(None, why_not_run=why)
             continue
         why, runs = departure_of(curves[0]), (curves[0].run.curve_file(folder).as_posix(),)
         if kind == "curve":

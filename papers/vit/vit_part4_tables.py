@@ -30,9 +30,9 @@ from shared.record import Record
 @dataclass
 class Config(cli.Common):
     models: bool = False
-    """count Table 1's parameters from the models' configurations (imports torch)"""
+    """[what] count Table 1's parameters from the models' configurations (imports torch)"""
     figures: bool = False
-    """draw the figures into results/vit/figures (imports matplotlib)"""
+    """[output] draw the figures into results/vit/figures (imports matplotlib)"""
 
 
 def main(config: Config) -> Record:

@@ -74,31 +74,32 @@ class Config(cli.Common, cli.Images):
         "microsoft/resnet-50",
         "google/bit-50",
     )
-    """classifiers: hub names or folders, timm:<name>, wheel:<name>"""
+    """[what] classifiers: hub names or folders, timm:<name>, wheel:<name>"""
     weights: Literal["auto", "model", "ema"] = "auto"
     """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
     data: str = "imagenette"
-    """imagenette, or images by class: a folder, zip or table of your own, <owner>/<name>[@revision][:configuration]"""
+    """[data] imagenette, or images by class: a folder, zip or table of your own,
+    <owner>/<name>[@revision][:configuration]"""
     split: str = ""
     """split to score (default: validation of imagenette; else test, validation or the only one)"""
     ways: tuple[Literal["own", "squash", "crop"], ...] = ("own", "squash", "crop")
-    """how the images enter; the first one makes the headline"""
+    """[protocol] how the images enter; the first one makes the headline"""
     gallery: Literal["eight", "all", "none"] = "eight"
-    """eight: the drawn images with five guesses; all: also a contact sheet a class of what stayed wrong"""
+    """[output] eight: the drawn images with five guesses; all: also a contact sheet a class of what stayed wrong"""
     gallery_of: str = "google/vit-large-patch16-224"
     """whose images are drawn and shown; the first model where this one is not run"""
     seed: int = 3
-    """decides which images are drawn"""
+    """[protocol] decides which images are drawn"""
     stands_for: str = ""
-    """the article's model that the first model stands in for: its lines become `not comparable`"""
+    """[what] the article's model that the first model stands in for: its lines become `not comparable`"""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:1 or mps"""
+    """[machine] auto, cpu, cuda, cuda:1 or mps"""
     dtype: str = "auto"
     """auto, float32, float16 or bfloat16"""
     cache: bool = True
     """keep logits on disk for the next run"""
     experiment: str = "top5"
-    """name of the log and the JSON in the results folder"""
+    """[output] name of the log and the JSON in the results folder"""
 
 
 @dataclass(frozen=True)

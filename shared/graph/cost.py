@@ -19,7 +19,7 @@ MAY_BE_ZERO = ("step_overhead_s", "startup_s", "reserved_gb", "idle_floor")
 
 def _assumed(default: Any, words: str) -> Any:
     """A field with the words that a help text and a report print."""
-    return field(default=default, metadata={"help": words})
+    return field(default=default, metadata={"help": words, "group": "protocol"})
 
 
 @dataclass

@@ -20,7 +20,7 @@ from shared.verdict import DIFFERS
 @dataclass
 class Config(cli.Common):
     output: Path | None = None
-    """the page (default: report/index.html below the results folder)"""
+    """[output] the page (default: report/index.html below the results folder)"""
     note: str = ""
     """a line at the top of the page, for instance what this run was"""
 

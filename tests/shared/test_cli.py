@@ -121,7 +121,31 @@ def test_help_has_the_description_the_texts_below_the_fields_and_the_defaults(ca
     assert exit.value.code == 0 and "[left] [options] Reaches 50 % of it." in out
     assert "left what to look at" in out and "--loud, --no-loud 100 % of it is said (default: True)" in out
     assert "--shots [INT ...] (default: 1 2)" in out and "--mode {a,b}" in out
+    assert out.index("what:") < out.index("--config") < out.index("output:") < out.index("--results")
+    assert "False)" not in out and "None)" not in out and "[what]" not in out
     assert "exit with code 1 when a verdict differs" in out  # of a class that it inherits from
+
+
+@dataclass
+class Grouped(cli.Common, cli.Images):
+    size: int = 1
+    """[machine] first"""
+    speed: int = 2
+    """goes with it"""
+    name: str = "x"
+    """[what] last in the source"""
+
+
+def test_help_groups_options_by_their_marks_and_its_examples_name_the_script_as_it_was_started(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["some/where/it.py"])
+    with pytest.raises(SystemExit):
+        cli.parse(Grouped, ["--help"], doc="Of it.py.\n\n    python it.py --size 2      uses notit.py\n")
+    out = capsys.readouterr().out
+    assert "Of it.py." in out and "    python some/where/it.py --size 2      uses notit.py" in out
+    order = ["what:", "--config", "--name", "data:", "--data-root", "machine:", "--size", "--speed", "output:"]
+    assert [out.index(f"  {word}" if word[0] == "-" else f"\n{word}") for word in order] == sorted(
+        out.index(f"  {word}" if word[0] == "-" else f"\n{word}") for word in order
+    )
 
 
 def test_a_users_mistake_is_one_line_without_a_traceback(capsys):

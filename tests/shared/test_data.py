@@ -269,7 +269,11 @@ def test_imagenette_without_mirror_and_network(monkeypatch: pytest.MonkeyPatch) 
     ("name", "split", "message"),
     [
         ("cifar11", "train", "data set 'cifar11': expected cifar10"),
-        ("a/b/c", "train", "data set 'a/b/c': expected cifar10"),
+        ("a/b/c", "train", "data set 'a/b/c': no such folder or file"),
+        ("../nope", "train", "data set '../nope': no such folder or file"),
+        ("./nope", "train", "data set './nope': no such folder or file"),
+        ("~/nope.zip", "train", "data set '~/nope.zip': no such folder or file"),
+        ("/nope", "train", "data set '/nope': no such folder or file"),
         ("cifar10", "validation", "cifar10: no split validation; it has train, test"),
         ("digits", "val", "digits: no split val; it has train, test"),
     ],

@@ -86,6 +86,8 @@ def test_what_people_paste(pasted, text):
         ("hf:", "nothing after the colon"),
         ("timm:", "nothing after the colon"),
         ("a/b/c", "no such folder, and not a hub repository's name"),
+        ("../nope", "no such folder, and not a hub repository's name"),
+        ("./nope", "no such folder, and not a hub repository's name"),
         ("us/ti ny", "no such folder, and not a hub repository's name"),
         ("them/", "no such folder, and not a hub repository's name"),
         ("/no/such/folder", "no such folder"),

@@ -123,6 +123,17 @@ def test_the_two_scripts_judge_all_that_is_published() -> None:
     assert sorted([*of_scripts[0], *of_scripts[1]]) == sorted(article.numbers)
 
 
+def test_a_run_that_was_not_asked_for_is_told_from_one_that_is_unfinished() -> None:
+    asked = {("ViT", 1000), ("ResNet", 1000), ("ViT", 50000)}
+    why = {id: number.why_not_run for id, number in script.measured({}, Recipe(), 10, None, asked=asked).items()}
+    assert why["1,000 images/ViT best"] == "this run was not finished"
+    assert why["1,000 images/ResNet - ViT"] == why["1,000 -> 50,000 images/ViT gains"]
+    assert why["1,000 images/ResNet - ViT"] == "one of the two runs was not finished"
+    for id in ("5,000 images/ViT best", "50,000 images/ResNet best", "50,000 images/ResNet - ViT"):
+        assert why[id] == "not part of this run"
+    assert why["1,000 -> 50,000 images/ResNet gains"] == "not part of this run"
+
+
 def test_verdicts_tell_noise_from_a_difference(record: Record) -> None:
     verdicts = words(judged(record, one_run(ARTICLE | {("ResNet", 1000): 50.5, ("ViT", 5000): 58.5})))
     assert verdicts["1,000 images/ResNet best"] == verdicts["1,000 images/ResNet - ViT"] == "differs"
