@@ -57,8 +57,8 @@ class Config(cli.Common, cli.TrainTest):
     weights: Literal["auto", "model", "ema"] = "auto"
     """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
     data: tuple[str, ...] = tuple(ARTICLE_DATA)
-    """[data] cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a folder
-    or zip with a sub-folder per class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
+    """[data] cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a
+    folder or zip with a sub-folder per class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
     protocol: Literal["article", "big_vision", "both"] = "both"
     """[protocol] article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
     shots: tuple[int, ...] = (1, 2, 5, 10)
