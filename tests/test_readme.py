@@ -53,7 +53,10 @@ def test_the_results_table_says_what_the_evidence_says():
         if path not in recorded:
             continue  # run again since: no longer what was committed
         found = Counter(verdict["verdict"] for verdict in Record.load(ROOT / path)["verdicts"])
-        says = ", ".join(f"{found[name]:,} {name}" for name in VERDICTS if found[name]) or "measured only"
+        says = (
+            ", ".join(f"{found[name]:,} {name}" for name in VERDICTS if found[name])
+            or "no published number to compare with"
+        )
         assert shown == says, path
 
 

@@ -1,4 +1,4 @@
-"""Few-shot linear accuracy of frozen models: the closed form by hand, then models x data sets x shots, judged.
+"""Few-shot accuracy of frozen models by a linear probe (ridge regression): by hand, then models x data sets x shots.
 
     python vit_part4_fewshot.py                               the article's seven models: network; a GPU: minutes
     python vit_part4_fewshot.py --config configs/vit/fewshot-offline.toml  two models out of wheels: CPU, minutes
@@ -62,21 +62,21 @@ class Config(cli.Common, cli.TrainTest):
     protocol: Literal["article", "big_vision", "both"] = "both"
     """[protocol] article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
     shots: tuple[int, ...] = (1, 2, 5, 10)
-    """images a class, article's protocol"""
+    """images per class, article's protocol"""
     draws: int = 5
-    """random draws for each k, article's protocol"""
+    """random draws for each number of shots, article's protocol"""
     lambdas: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
-    """penalties to choose from, article's protocol"""
+    """penalties of the ridge regression to choose from, article's protocol"""
     seed: int = 0
     """chooses test, selection and pool images and the draws"""
     pool: int = 20
-    """training images a class that draws are taken from"""
+    """training images per class that draws are taken from"""
     selection: int = 5
-    """other training images a class, to choose lambda"""
+    """other training images per class, to choose lambda"""
     test: int | None = None
-    """test images a class (default: 10 for cifar100, 30 for pets, else up to 30)"""
+    """test images per class (default: 10 for cifar100, 30 for pets, else up to 30)"""
     big_vision_shots: tuple[int, ...] = (1, 5, 10, 25)
-    """images a class, big_vision's protocol"""
+    """images per class, big_vision's protocol"""
     big_vision_seeds: int = 3
     """seeds 0, 1, ... of big_vision's protocol"""
     precision_model: str = "google/vit-huge-patch14-224-in21k"

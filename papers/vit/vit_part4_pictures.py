@@ -1,4 +1,4 @@
-"""What "1-shot" means: the whole training set of the first 1-shot draw, and accuracy against k, from a few-shot result.
+"""What "1-shot" means: all training images of the first 1-shot draw, and accuracy against shots, of a few-shot result.
 
     python vit_part4_pictures.py                              after vit_part4_fewshot.py; seconds
     python vit_part4_pictures.py --result fewshot-offline     after the run with the two offline models
@@ -43,7 +43,7 @@ class Config(cli.Common):
     data: str = "Oxford-IIIT Pets"
     """[data] data set of the result whose training images are shown; "none" shows none"""
     shots: int = 1
-    """which k"""
+    """number of shots that is shown"""
     draw: int = 0
     """which of its draws, from 0"""
     data_root: Path | None = None

@@ -4,8 +4,8 @@
     python vit_part4_scratch.py --variant bf16-compiled     the same in half of the time where the CPU has AMX
     python vit_part4_scratch.py --config configs/vit/scratch-demo.toml         embedded digits, under 2 minutes
     python vit_part4_scratch.py --data my/images --sizes 200 800 --validation 500 --experiment mine
-    python vit_part4_scratch.py --config configs/vit/scratch-factors.toml      what the article leaves out: see below
-    torchrun --nproc-per-node 2 vit_part4_scratch.py --threads 1      one run a rank, same results as one after another
+    python vit_part4_scratch.py --config configs/vit/scratch-factors.toml      ablations, see below
+    torchrun --nproc-per-node 2 vit_part4_scratch.py --threads 1     one run per rank, same results as one after another
 
 Expected (float32): the ResNet ahead at every size, by 11 to 21 points; ViT 39 % and 64 %, ResNet 51 to 55 % and 84 % at
 1,000 and 50,000 images. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
@@ -14,10 +14,10 @@ The recipe is in part4/runs.py, the networks in part4/networks.py, the loop in p
 results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on from the last
 validation. Writes results/vit/<experiment>.log and .json.
 
-With --factors: does anything that the article leaves out of its recipe move the result of one network on one number of
-images? Initialisation, weight decay, normalisation, padding, and JPEG images in the place of lossless ones, each
-changed alone, with the images, their order and their crops of the same seed; the plain recipe is repeated with more
-seeds, so that luck has a size. Result and folder are then called <experiment>-factors.
+With --factors: ablations of details that the article does not state. Does any of them move the result of one network on
+one number of images? Initialisation, weight decay, normalisation, padding, and JPEG images in the place of lossless
+ones, each changed alone, with the images, their order and their crops of the same seed; the plain recipe is repeated
+with more seeds, for the SD over seeds. Result and folder are then called <experiment>-factors.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Config(cli.Common, cli.TrainTest):
     """training images, each a multiple of the number of classes"""
     seeds: int = 1
     """repeats; a seed chooses the subset, the order, the crops and the initial weights. Seed 0 is printed in the table
-    and judged, further ones say how far luck goes"""
+    and judged, further ones give the SD over seeds"""
     factors: tuple[str, ...] = ()
     """change the recipe instead, each of these alone: jpeg, init, he, zero, decay, normalisation, padding; all: those
     that the network has; plain: nothing but the recipe itself"""
     plain_seeds: int = 3
-    """with --factors, repeats of the unchanged recipe: how far apart luck puts two runs"""
+    """with --factors, repeats of the unchanged recipe: for the SD over seeds"""
     steps: int = 2500
     """[protocol] updates per run"""
     warmup: int = 250

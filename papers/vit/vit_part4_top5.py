@@ -85,7 +85,7 @@ class Config(cli.Common, cli.Images):
     ways: tuple[Literal["own", "squash", "crop"], ...] = ("own", "squash", "crop")
     """[protocol] how the images enter; the first one makes the headline"""
     gallery: Literal["eight", "all", "none"] = "eight"
-    """[output] eight: the drawn images with five guesses; all: also a contact sheet a class of what stayed wrong"""
+    """[output] eight: the drawn images with five guesses; all: also a contact sheet per class of what stayed wrong"""
     gallery_of: str = "google/vit-large-patch16-224"
     """whose images are drawn and shown; the first model where this one is not run"""
     seed: int = 3

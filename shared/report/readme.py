@@ -41,7 +41,7 @@ def table(root: Path = ROOT) -> str:
         for name in paper.in_order(list(files)):
             counts = Counter(verdict.verdict for verdict in read_result(files[name]).verdicts)
             stem = files[name].relative_to(root).with_suffix("").as_posix()
-            shown = says(counts) if counts else "measured only"
+            shown = says(counts) if counts else "no published number to compare with"
             rows.append(f"| {paper.title_of(name)} | {shown} | [log]({stem}.log) · [JSON]({stem}.json) |\n")
     return HEAD + "".join(rows)
 
