@@ -40,7 +40,7 @@ ONE_LINE = re.compile(rb"error: [^\n]+\n")
 
 
 # what the commands load while they run; a fork has it
-LIBRARIES = ["transformers.models.vit.modeling_vit", "papers.vit.part4.probes", "papers.vit.part4.factors"]
+LIBRARIES = ["transformers.models.vit.modeling_vit", "papers.vit.part4.probes", "papers.vit.part4.networks"]
 LIBRARIES += ["papers.vit.part4.trainer", "shared.models.hf", "shared.features", "shared.plots", "sklearn.datasets"]
 
 
