@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,10 @@ def test_every_command_is_understood_by_its_script(call, monkeypatch):
     parsed = []
 
     def understood(main, config_type, argv=None):
+        if not name.startswith("benchmarks."):
+            groups = {name: group for name, (group, _) in cli._help_texts(config_type).items()}
+            options = [option.name for option in fields(config_type) if not option.metadata.get("positional")]
+            assert not [name for name in options if groups.get(name) not in cli.GROUPS], "--help has them in no group"
         parsed.append(cli.parse(config_type, arguments if argv is None else argv))
         raise SystemExit(0)
 

@@ -68,7 +68,7 @@ class Config:
     """Where it listens, what it allows, and how much."""
 
     host: str = "127.0.0.1"
-    """address to listen on; another than this machine's own is reachable from outside"""
+    """[machine] address to listen on; another than this machine's own is reachable from outside"""
     port: int = 8722
     """port; 0 takes a free one and prints it"""
     workers: int = 0
@@ -90,7 +90,7 @@ class Config:
     allow_host: tuple[str, ...] = ()
     """further names under which the service may be called (the Host header)"""
     allow_hub: bool = False
-    """read configurations of owner/name from the Hugging Face hub; weights and code are never read"""
+    """[data] read configurations of owner/name from the Hugging Face hub; weights and code are never read"""
     allow_files: bool = False
     """read graph files and model folders of this machine by their path"""
 
