@@ -106,7 +106,8 @@ $(DEMO)/vit/scratch-demo-curves.json: $(DEMO)/vit/scratch-demo.json
 	$(call STEP,$(VIT)/vit_part4_scratch_curves.py --experiment scratch-demo)
 
 demo-begin:
-	@mkdir -p $(DEMO) && rm -f $(DEMO)/.run $(DEMO)/.failed && touch $(DEMO)/.run $(DEMO)/.failed
+	@{ mkdir -p $(DEMO) && rm -f $(DEMO)/.run $(DEMO)/.failed && touch $(DEMO)/.run $(DEMO)/.failed; } 2>/dev/null || \
+	  { echo "error: $(DEMO): cannot be written; name another folder: PAPERS_RESULTS=folder make demo" >&2; exit 2; }
 	@echo "6 steps, then a page to look at; results in $(DEMO), what the scripts print in $(DEMO)/*.txt"
 
 demo: $(READY) demo-begin $(DEMO_STEPS)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -221,3 +222,12 @@ def test_the_environment_of_the_shell_does_not_leak_in():
     done = make("-n", "test", env=os.environ | {"PY": "other", "ARGS": "--leak"})
     assert "other" not in done.stdout and "--leak" not in done.stdout
     assert ".venv/bin/python -m pytest" in make("-n", "test", "PY=").stdout
+
+
+def test_a_demo_that_may_not_write_says_so_and_where_else(tmp_path):
+    (tmp_path / "results").write_text("a file where the folder should be", encoding="utf-8")
+    environment = os.environ | {"PAPERS_RESULTS": str(tmp_path / "results")}
+    command = ["make", "demo", f"PY={sys.executable}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path}/results/demo: cannot be written; name another folder: PAPERS_")
