@@ -8,6 +8,7 @@ minute counts as a fault.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -352,6 +353,7 @@ def tried(make: Callable[[Path], list[Any]], folder: Path) -> tuple[int | str, s
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     process.set_up = lambda: None  # this process is no script
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     os.environ.pop("PAPERS_DATA", None)

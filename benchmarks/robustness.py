@@ -10,6 +10,7 @@ the part says so. Everything happens in a temporary folder.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import json
@@ -385,9 +386,12 @@ def is_fine(name: str, found: dict | list) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    names = [a for a in arguments if a in TITLES] or list(TITLES)
-    count = next((int(a) for a in arguments if a.isdigit()), 100)
-    if rest := [a for a in arguments if a not in TITLES and not a.isdigit()]:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(TITLES)}, or a number of kills (100)")
+    given = parser.parse_args(arguments).parts
+    names = [a for a in given if a in TITLES] or list(TITLES)
+    count = next((int(a) for a in given if a.isdigit()), 100)
+    if rest := [a for a in given if a not in TITLES and not a.isdigit()]:
         print(f"error: {rest[0]}: expected one of {', '.join(TITLES)}, or a number of kills", file=sys.stderr)
         return 2
     os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no other threads

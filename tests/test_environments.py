@@ -32,7 +32,9 @@ def test_a_failure_there_is_named_and_is_the_exit_code(tmp_path: Path) -> None:
     done = run("--only", "kathmandu", "--no-recorded", "--tests", file)
     assert done.returncode == 1, done.stderr
     row, failure = done.stdout.split("\n")[-3:-1]
-    assert row.split()[:4] == ["kathmandu", "1", "1", "1"] and failure == "    failed: test_elsewhere::test_bad"
+    assert row.split()[:4] == ["kathmandu", "1", "1", "1"] and failure.startswith("    failed: ")
+    # pytest names the folders between its root and the file, which depend on where the suite stands
+    assert failure.endswith("test_elsewhere::test_bad")
 
 
 def test_an_unknown_name_is_refused() -> None:
