@@ -31,7 +31,7 @@ scratch|$(VIT)/vit_part4_scratch.py|ViT against ResNet from scratch on CIFAR-10 
 scratch-demo|$(VIT)/vit_part4_scratch.py|the same on embedded digits (two minutes)
 curves|$(VIT)/vit_part4_scratch_curves.py|the training curves of `scratch`, printed and drawn
 factors|$(VIT)/vit_part4_scratch.py|ablations of details that the article does not state (75 minutes on two cores)
-pictures|$(VIT)/vit_part4_pictures.py|the 1-shot Pets images and the few-shot figures
+pictures|$(VIT)/vit_part4_pictures.py|the images of the first 1-shot draw
 resnet-tables|$(RESNET)/resnet_tables.py|what the residual networks cost, and whether their paper's tables agree (a second)
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
@@ -92,7 +92,7 @@ $(DEMO)/vit/fewshot-demo.json: export TITLE := [3/6] Few-shot: a linear probe (r
 $(DEMO)/vit/fewshot-demo.json: configs/vit/fewshot-demo.toml
 	$(call STEP,$(VIT)/vit_part4_fewshot.py --config $<)
 
-$(DEMO)/vit/pictures-demo.json: export TITLE := [4/6] The images of the first 1-shot draw, and accuracy against shots
+$(DEMO)/vit/pictures-demo.json: export TITLE := [4/6] The images of the first 1-shot draw
 $(DEMO)/vit/pictures-demo.json: $(DEMO)/vit/fewshot-demo.json
 	$(call STEP,$(VIT)/vit_part4_pictures.py --result fewshot-demo --data digits)
 

@@ -78,7 +78,7 @@ class Record:
         self.verdicts: list[verdicts.Verdict] = []
         self.lines: list[str] = []
         self._discarded = False
-        self._closing = ""
+        self._answer = self._closing = ""
         self._figures: list[Figure] = []
         self._tables: list[Table] = []
         self._files: list[File] = []
@@ -120,6 +120,11 @@ class Record:
     def section(self, title: str) -> None:
         """A blank line and `== title ==`."""
         self.say(f"\n== {printable(title)} ==")
+
+    def answer(self, text: str) -> None:
+        """What came out, in a sentence or two for somebody who reads no table: the answer to `question`."""
+        self._answer = text
+        self.say(f"\nThe answer: {text}")
 
     def cannot_show(self, text: str) -> None:
         """The closing line: what this experiment cannot show."""
@@ -175,12 +180,20 @@ class Record:
 
     # what the report shows besides the verdicts -------------------------------------------------------------------
 
-    def figure(self, path: Path, caption: str, *, kind: Literal["figure", "gallery"] = "figure") -> None:
+    def figure(
+        self,
+        path: Path,
+        caption: str,
+        *,
+        kind: Literal["figure", "gallery"] = "figure",
+        alt: str = "",
+        data: str = "",
+    ) -> None:
         """An image that was written below `directory`. The first one is the answer to `question`.
 
-        The caption is also the image's alternative text. `gallery`: photographs, shown at full width.
+        gallery: photographs, shown at full width. alt, data: see `shared.result.Figure`.
         """
-        self._figures.append(Figure(self._below(path), caption, kind))
+        self._figures.append(Figure(self._below(path), caption, kind, alt, data))
 
     def table(
         self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, note: str = "", group: str = ""
@@ -289,6 +302,7 @@ class Record:
                 paper=self.paper,
                 experiment=self.experiment,
                 question=self.question,
+                answer=self._answer,
                 provenance=origin,
                 results=self.results,
                 verdicts=self.verdicts,

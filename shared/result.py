@@ -77,11 +77,16 @@ class Provenance(msgspec.Struct, kw_only=True):
 
 
 class Figure(msgspec.Struct):
-    """A drawing or, as a `gallery`, photographs. Paths here and below are relative to the result's folder."""
+    """A drawing or, as a `gallery`, photographs. Paths here and below are relative to the result's folder.
+
+    alt: what it shows in words, for whoever does not see it. data: the script that drew it, and from what.
+    """
 
     path: str
     caption: str = ""
     kind: Literal["figure", "gallery"] = "figure"
+    alt: str = ""
+    data: str = ""
 
 
 class Table(msgspec.Struct):
@@ -121,6 +126,7 @@ class Result(msgspec.Struct, kw_only=True):
     paper: str
     experiment: str
     question: str = ""
+    answer: str = ""
     provenance: Provenance
     results: dict[str, Any]
     verdicts: list[Verdict]

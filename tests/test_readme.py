@@ -19,6 +19,8 @@ from recorded import recorded_results
 from shared import cli
 from shared.paths import ROOT
 from shared.record import Record
+from shared.report import markdown
+from shared.report.collect import collect
 from shared.verdict import VERDICTS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -59,6 +61,16 @@ def test_the_results_table_says_what_the_evidence_says():
             or "no published number to compare with"
         )
         assert shown == says, path
+
+
+def test_the_tables_in_markdown_are_those_of_the_evidence():
+    """Only where every result is as it was committed: they are renewed with README's table."""
+    if {path for path in (ROOT / "results").glob("*/*.json") if path.parent.name != "demo"} != set(recorded_results()):
+        pytest.skip("results were run again since they were committed")
+    contents = collect(ROOT / "results", ROOT / "results" / "report" / "index.html")
+    for paper in contents.papers:
+        written = (ROOT / "results" / paper.name / "report.md").read_text(encoding="utf-8")
+        assert written == markdown.render(contents, paper), "python -m shared.report.readme renews it"
 
 
 def test_every_target_has_its_line_and_no_other_is_named():

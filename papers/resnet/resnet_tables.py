@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -35,10 +36,13 @@ from papers.resnet.architectures import (
     weighted_layers,
 )
 from shared import cli
-from shared.plots import figure_and_axes, save
+from shared.plots import figure_and_axes, mark_cut, publish
 from shared.published import Number, load
 from shared.record import Record
 from shared.verdict import AGREES, DIFFERS, Measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TABLES = ("table1", "table2", "table3", "table4", "table5", "table6", "text")
 OWN = "own"  # the paper's own reading
@@ -70,9 +74,9 @@ def main(config: Config) -> Record:
         record.results["testing"] = agreement.testing(record, tables)
         record.results["ensembles"] = agreement.ensembles(record, tables)
         if config.figures:
-            path = record.figures_dir
-            record.figure(draw_flops(flops, path / "tables-flops.png"), FLOPS_CAPTION)
-            record.figure(draw_errors(tables, flops, path / "tables-errors.png"), ERRORS_CAPTION)
+            data = "papers/resnet/published and the networks counted"
+            publish(record, draw_flops(flops), "tables-flops", FLOPS_CAPTION, data=data)
+            publish(record, draw_errors(tables, flops), "tables-errors", ERRORS_CAPTION, data=data)
         known = explanations(tables, flops)
         for name, published in tables.items():
             explained = {}
@@ -454,7 +458,8 @@ FLOPS_CAPTION = (
     "(readings further than 0.5 away are left to the log)"
 )
 ERRORS_CAPTION = (
-    "Printed errors against counted cost: left ImageNet, top-1, ten crops (Tables 2 and 3); right CIFAR-10 (Table 6)"
+    "Printed errors against counted cost: left ImageNet, top-1, ten crops (Tables 2 and 3); right CIFAR-10 (Table 6). "
+    "Lines join networks of one family; one run a point, and no deviation in print but those drawn"
 )
 LOOKS = {  # reading -> marker, colour
     OWN: ("o", "#1b4f8a"),
@@ -466,7 +471,7 @@ LOOKS = {  # reading -> marker, colour
 }
 
 
-def draw_flops(flops: dict[str, Count], path: Path) -> Path:
+def draw_flops(flops: dict[str, Count]) -> Figure:
     figure, axes = figure_and_axes(7, 3.6)
     names = list(flops)
     axes.axvspan(-0.05, 0.05, color="#e6edf5", zorder=0)
@@ -486,10 +491,10 @@ def draw_flops(flops: dict[str, Count], path: Path) -> Path:
     axes.invert_yaxis()
     axes.set_xlabel("counted minus printed, $10^9$ multiply-adds")
     axes.legend(frameon=False, fontsize=8, title="reading", title_fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-    return save(figure, path)
+    return figure
 
 
-def draw_errors(tables: Tables, flops: dict[str, Count], path: Path) -> Path:
+def draw_errors(tables: Tables, flops: dict[str, Count]) -> Figure:
     figure, (left, right) = figure_and_axes(9, 3.6, columns=2)
     three, two, six = tables["table3"], tables["table2"], tables["table6"]
     cost = {f"{kind}-{depth}": flops[f"{depth}-layer"].own for depth in IMAGENET_BLOCKS for kind in ("plain", "ResNet")}
@@ -510,20 +515,30 @@ def draw_errors(tables: Tables, flops: dict[str, Count], path: Path) -> Path:
         for name, point in zip(cells, points, strict=True):
             # two networks at nearly the same point: their labels keep clear of both lines
             offset = {"plain-18": (-20, 8), "ResNet-18": (6, -4)}.get(name, (5, 4))
-            left.annotate(name, point, xytext=offset, textcoords="offset points", fontsize=7, color=colour)
+            left.annotate(name, point, xytext=offset, textcoords="offset points", fontsize=8, color=colour)
     left.set_xlim(0, 18)
     left.set_ylim(21, 29)
     left.set_xlabel("multiply-adds, $10^9$ (counted)")
     left.set_ylabel("ImageNet top-1 error, %")
+    mark_cut(left)
     left.legend(frameon=False, fontsize=8)
     ours = [(parameters(cifar(depth)) / 1e6, six[f"ResNet-{depth}/error"].value) for depth in CIFAR_DEPTHS]
     right.plot(*zip(*ours, strict=True), "o-", color="#1b4f8a", markersize=5, label="ResNet, option A (counted)")
     others = [row for row in six.rows if six.rows[row]["# params"] and not row.startswith("ResNet")]
     theirs = [(six[f"{row}/# params"].value, six[f"{row}/error"].value) for row in others]
     right.plot(*zip(*theirs, strict=True), "^", color="#7a7a7a", markersize=5, label="others (as printed)")
+    means = {
+        "ResNet-110": ours[CIFAR_DEPTHS.index(110)][0],
+        "Highway-19": dict(zip(others, theirs, strict=True))["Highway-19"][0],
+    }
+    for name, at in means.items():  # the only two with a spread in print
+        mean = six[f"{name}/mean"]
+        look = {"fmt": "_", "color": "black", "elinewidth": 1, "capsize": 3}
+        label = None if name == "Highway-19" else "mean ± deviation"
+        right.errorbar(at, mean.value, float(mean.std), label=label, **look)
     for name, point in zip([*map(str, CIFAR_DEPTHS), *others], ours + theirs, strict=True):
         right.annotate(
-            name, point, xytext=(-6, -11) if name == "110" else (6, 2), textcoords="offset points", fontsize=7
+            name, point, xytext=(-6, -11) if name == "110" else (6, 2), textcoords="offset points", fontsize=8
         )
     right.set_xscale("log")
     right.set_ylim(6.2, 9.5)
@@ -532,8 +547,9 @@ def draw_errors(tables: Tables, flops: dict[str, Count], path: Path) -> Path:
     right.minorticks_off()
     right.set_xlabel("parameters, million (log scale)")
     right.set_ylabel("CIFAR-10 error, %")
+    mark_cut(right)
     right.legend(frameon=False, fontsize=8)
-    return save(figure, path)
+    return figure
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ Which images are used: part4/split.py. How lambda is chosen and accuracy counted
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -89,6 +90,8 @@ class Config(cli.Common, cli.TrainTest):
     """compile the models: minutes first, then faster"""
     experiment: str = "fewshot"
     """[output] name of the log and the JSON"""
+    figures: bool = True
+    """[output] draw accuracy against the images per class"""
 
 
 def main(config: Config) -> Record | None:
@@ -112,9 +115,13 @@ def main(config: Config) -> Record | None:
         if not any(d.spec in ARTICLE_DATA for d in run.data):
             # four images by hand say nothing about a run on other images: they would be its only `equal` numbers
             numbers = {id: value for id, value in numbers.items() if not id.startswith("tiny example/")}
-        record.judge_all(published.load("vit", "fewshot"), numbers, lambda number: why_not_run(number, run))
+        article = published.load("vit", "fewshot")
+        record.judge_all(article, numbers, lambda number: why_not_run(number, run))
         record.print_verdicts()
         say_unpublished(record, run)
+        if config.figures:
+            draw_accuracy(record, article)
+        record.answer(best_of(run))
         record.cannot_show(
             "no JFT-300M and no fine-tuning; the test sets are small, and all draws of a data set are scored on the "
             "same test images, so the spread over draws leaves out the test set's own error, given beside it. The "
@@ -296,15 +303,28 @@ def name_apart(items: Sequence[Model] | Sequence[Split]) -> None:
 # ---- the log, section by section; a section that measures what the article prints returns it by the published ids
 
 
-def say_table_of(record: Record, run: Run, d: Split, title: str, outcomes: dict[tuple[str, str], Outcome]) -> None:
+def say_table_of(
+    record: Record, run: Run, d: Split, title: str, protocol: str, outcomes: dict[tuple[str, str], Outcome]
+) -> None:
     """A data set's table in the article's format, and under it what its stars and ties mean."""
     rows = [(m, outcomes[d.title, m.title]) for m in run.models]
     shots = list(rows[0][1].correct)
-    record.say(f"-- {title} ({d.classes} classes, chance = {100 / d.classes:.1f}%) --")
-    record.say(f"  {'model':<{run.width}}{'dim':>6}{'lambda':>8}" + "".join(f"{f'{k}-shot':>14}" for k in shots))
-    for m, o in rows:
-        cells = "".join(f"{o.cell(k):>14}" for k in shots)
-        record.say(f"  {m.starred:<{run.width}}{m.encoder.identity.dim:>6}{o.lambda_:>8g}{cells}")
+    lines = [
+        f"-- {title} ({d.classes} classes, chance = {100 / d.classes:.1f}%) --",
+        f"  {'model':<{run.width}}{'dim':>6}{'lambda':>8}" + "".join(f"{f'{k}-shot':>14}" for k in shots),
+    ]
+    cells = [[m.starred, m.encoder.identity.dim, f"{o.lambda_:g}", *map(o.cell, shots)] for m, o in rows]
+    lines += [
+        f"  {name:<{run.width}}{dim:>6}{lambda_:>8}" + "".join(f"{cell:>14}" for cell in accuracies)
+        for name, dim, lambda_, *accuracies in cells
+    ]
+    record.say_table(
+        f"{title}: test accuracy in % (mean ± standard deviation over draws), {protocol}",
+        ["model", "dim", "lambda", *(f"{k}-shot" for k in shots)],
+        cells,
+        lines=lines,
+        note=f"{d.classes} classes: chance is {100 / d.classes:.1f} %. * a stand-in",
+    )
     for m, o in rows:
         if m.stand_in:
             record.say(f"  * stand-in: {m.title} is {m.stand_in}")
@@ -325,7 +345,8 @@ def say_accuracy(record: Record, run: Run, another_protocol: str | None) -> dict
     for d in run.data:
         record.say()
         title = d.title if run.article else f"{d.title}, big_vision's protocol"
-        say_table_of(record, run, d, title, run.article or run.big_vision)
+        protocol = "the article's protocol" if run.article else "big_vision's protocol"
+        say_table_of(record, run, d, title, protocol, run.article or run.big_vision)
         outcomes = {}
         for m in run.models:
             o, authors = run.article.get((d.title, m.title)), run.big_vision.get((d.title, m.title))
@@ -459,7 +480,7 @@ def say_big_vision(record: Record, run: Run) -> None:
         seeds = len(d.authors)
         if run.article:  # else it was the main table
             record.section(f"{d.title}: protocol big_vision (standardised, constant 100, {seeds} seeds, nested draws)")
-            say_table_of(record, run, d, d.title, run.big_vision)
+            say_table_of(record, run, d, d.title, "big_vision's protocol", run.big_vision)
         # where a class has few training images, the seeds draw mostly the same ones
         shares = {k: d.shared_by_seeds(k) for k in run.big_vision[d.title, run.models[0].title].correct}
         record.results["data"][d.title]["coinciding_shots"] = [k for k, share in shares.items() if share == 1]
@@ -484,6 +505,32 @@ def say_big_vision(record: Record, run: Run) -> None:
             title, columns = f"{d.title}: the two protocols side by side", ("article", "big_vision", "difference")
             record.section(f"{title} (same test images)")
             record.say_table(title, ["model", "k", *columns], rows, group="protocols")
+
+
+def draw_accuracy(record: Record, article: published.Published) -> None:
+    """A figure a data set: accuracy against the images per class, from the numbers that go into the JSON."""
+    from papers.vit.part4 import accuracy
+    from shared.plots import publish
+
+    for title, kept in record.results["data"].items():
+        figure, caption = accuracy.draw(title, kept["outcomes"], kept["classes"], article)
+        name = f"{record.experiment}-{'-'.join(re.findall('[a-z0-9]+', title.lower()))}"
+        publish(record, figure, name, caption, data=f"results/vit/{record.experiment}.json")
+
+
+def best_of(run: Run) -> str:
+    """The best model of each data set, with few and with many images per class."""
+    outcomes, said = run.article or run.big_vision, []
+    for d in run.data:
+        few, *_, many = sorted(outcomes[d.title, run.models[0].title].correct) * 2
+        best = max(run.models, key=lambda m: outcomes[d.title, m.title].mean(many))
+        o = outcomes[d.title, best.title]
+        said.append(
+            f"on {d.title} {best.starred} is the best of {len(run.models)}, with {o.cell(few)} % right from {few} "
+            f"image{'s' * (few > 1)} per class and {o.cell(many)} % from {many} (chance {100 / d.classes:.1f} %)"
+        )
+    text = "; ".join(said) + "."
+    return text[:1].upper() + text[1:] + " * a stand-in." * any(m.stand_in for m in run.models)
 
 
 def why_not_run(number: published.Number, run: Run) -> str:

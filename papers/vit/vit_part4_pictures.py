@@ -1,10 +1,10 @@
-"""What "1-shot" means: all training images of the first 1-shot draw, and accuracy against shots, of a few-shot result.
+"""What "1-shot" means: all training images of the first 1-shot draw, of a few-shot result.
 
     python vit_part4_pictures.py                              after vit_part4_fewshot.py; seconds
     python vit_part4_pictures.py --result fewshot-offline     after the run with the two offline models
 
 Nothing is drawn at random here: the images are the rows that the result names, checked against its fingerprint.
-Expected: one image for each of 37 breeds, a figure a data set. Writes results/vit/figures/, pictures.{log,json}.
+Expected: one image for each of 37 breeds. Writes results/vit/figures/, pictures.{log,json}.
 """
 
 from __future__ import annotations
@@ -28,12 +28,7 @@ from shared.record import Record
 if TYPE_CHECKING:
     from shared.data import ImageSet
 
-# marker, line and grey of a model: told apart without colour
-STYLES = (
-    *(("o", "-", "#000000"), ("s", "--", "#5a5a5a"), ("^", "-.", "#000000"), ("D", ":", "#5a5a5a")),
-    *(("v", "-", "#8a8a8a"), ("P", "--", "#000000"), ("X", "-.", "#8a8a8a")),
-)
-CELL, LABEL, HEAD, COLUMNS, MARGIN = 108, 18, 24, 8, 6  # of the sheet; all but COLUMNS in pixels
+CELL, LABEL, HEAD, COLUMNS, MARGIN = 108, 32, 24, 8, 6  # of the sheet; all but COLUMNS in pixels
 
 
 @dataclass
@@ -41,7 +36,7 @@ class Config(cli.Common):
     result: str = "fewshot"
     """[what] name of the few-shot result (results/vit/<name>.json), or a path"""
     data: str = "Oxford-IIIT Pets"
-    """[data] data set of the result whose training images are shown; "none" shows none"""
+    """[data] data set of the result whose training images are shown"""
     shots: int = 1
     """number of shots that is shown"""
     draw: int = 0
@@ -60,32 +55,29 @@ def main(config: Config) -> Record:
     result = Record.load(path)
     if not isinstance(result["results"].get("data"), dict):
         raise UserError(f"{path}: not a few-shot result; name one with --result (make fewshot writes it)")
-    shown = find_draw(config, path, result) if config.data != "none" else None
+    shown = find_draw(config, path, result)
     suffix = result["experiment"].removeprefix("fewshot")
-    question = "What does a 1-shot training set look like, and what does each further image bring?"
+    question = f"What does a {config.shots}-shot training set look like?"
     with Record("vit", f"pictures{suffix}", config=config, results=config.results, question=question) as record:
         record.seed = result["provenance"]["seed"]
         record.say(f"== figures of {result['experiment']} (seed {record.seed}) ==")
-        if shown is not None:
-            names = [shown.class_names[label] for label in shown.labels]
-            title = f"{config.data}: all {len(shown)} training images of {config.shots}-shot draw {config.draw + 1}"
-            file = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
-            caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
-            sheet(shown.batch(range(len(shown))), names, title, file)
-            record.figure(file, caption, kind="gallery")
-            record.use_images(shown, config.data, split="train")
-            images = list(zip(names, shown.names, strict=True))
-            record.results["images"] = [{"class": name, "file": image} for name, image in images]
-            record.say(f"  {file.name}: {caption}")
-            record.say("\n".join(f"    {name:<28} {image}" for name, image in images))
-        for title, kept in result["results"]["data"].items():
-            protocol = "article" if all(o["article"] for o in kept["outcomes"].values()) else "big_vision"
-            file = record.figures_dir / f"fewshot{suffix}-{_slug(title)}.png"
-            caption = accuracy_figure(title, kept["outcomes"], protocol, kept["classes"], file)
-            record.figure(file, caption)
-            record.say(f"  {file.name}: {caption}")
+        names = [shown.class_names[label] for label in shown.labels]
+        title = f"{config.data}: all {len(shown)} training images of {config.shots}-shot draw {config.draw + 1}"
+        file = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
+        caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
+        sheet(shown.batch(range(len(shown))), names, title, file)
+        record.figure(file, caption, kind="gallery")
+        record.use_images(shown, config.data, split="train")
+        images = list(zip(names, shown.names, strict=True))
+        record.results["images"] = [{"class": name, "file": image} for name, image in images]
+        record.say(f"  {file.name}: {caption}")
+        record.say("\n".join(f"    {name:<28} {image}" for name, image in images))
+        record.answer(
+            f"{len(shown):,} images of {len(set(names))} classes, {config.shots} for each: all that one fit of the "
+            "linear probe has seen."
+        )
         record.cannot_show(
-            "whether another draw would do better: it is one of several, whose spread is in the figures."
+            "whether another draw would do better: it is one of several, whose spread is in the few-shot figures."
         )
     return record
 
@@ -98,7 +90,7 @@ def find_draw(config: Config, path: Path, result: dict) -> ImageSet:
     kept = result["results"]["data"].get(config.data)
     if kept is None:
         known = ", ".join(result["results"]["data"])
-        raise UserError(f"{path}: no data set {config.data!r}; --data takes one of: {known}, none")
+        raise UserError(f"{path}: no data set {config.data!r}; --data takes one of: {known}")
     rows, outcome = kept["rows"], next(iter(kept["outcomes"].values()))
     pool, selection, *authors = map(_rows, [rows["pool"], rows["selection"], *rows["big_vision"]])
     if outcome["article"]:
@@ -139,45 +131,27 @@ def sheet(images: list[np.ndarray], names: list[str], title: str, path: Path) ->
     page = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(page)
     draw.text((MARGIN, 5), title, fill="black", font=ImageFont.load_default(14))
+    font = ImageFont.load_default(12)
+
+    def two_lines(name: str) -> list[str]:
+        lines = [""]
+        for word in name.split():
+            longer = f"{lines[-1]} {word}".strip()
+            if len(lines) == 1 and lines[-1] and draw.textlength(longer, font=font) > CELL:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+        return lines
+
     for i, (image, name) in enumerate(zip(images, names, strict=True)):
         row, column = divmod(i, COLUMNS)
         x, y = MARGIN + column * (CELL + MARGIN), HEAD + MARGIN + row * (CELL + LABEL + MARGIN)
         page.paste(Image.fromarray(image).resize((CELL, CELL), Image.Resampling.LANCZOS), (x, y))
-        height = 12.0
-        while draw.textlength(name, font=ImageFont.load_default(height)) > CELL and height > 6:
-            height -= 0.5  # the longest names are set smaller, not cut
-        draw.text((x, y + CELL + 2), name, fill="black", font=ImageFont.load_default(height))
+        # long names take two lines, not smaller letters
+        draw.text((x, y + CELL + 2), "\n".join(two_lines(name)), fill="black", font=font, spacing=2)
     buffer = io.BytesIO()
-    page.save(buffer, "PNG", optimize=True)
+    page.save(buffer, "PNG", optimize=True, dpi=(96, 96))  # 12 pixels of a letter are 9 points
     atomic_write(path, buffer.getvalue())
-
-
-def accuracy_figure(title: str, outcomes: dict[str, dict], protocol: str, classes: int, path: Path) -> str:
-    """Draw accuracy against k as `path` (PNG and SVG), from a result's outcomes by model; returns the caption."""
-    from shared import plots
-
-    figure, axes = plots.figure_and_axes(7.0, 3.8)
-    every: set[int] = set()
-    for (name, outcome), (marker, line, grey) in zip(outcomes.items(), STYLES * 9, strict=False):
-        shots = {int(k): values for k, values in outcome[protocol]["shots"].items()}
-        every |= shots.keys()
-        mean, spread = [v["mean"] for v in shots.values()], [v["std"] or 0.0 for v in shots.values()]
-        label = name + (" (stand-in)" if outcome["stand_in"] else "")
-        axes.errorbar(list(shots), mean, spread, marker=marker, linestyle=line, color=grey, capsize=3, label=label)
-    axes.axhline(100 / classes, color="#8a8a8a", linewidth=0.8)
-    axes.annotate("chance", (min(every), 100 / classes), xytext=(0, 3), textcoords="offset points", size=8)
-    axes.set_xscale("log")
-    axes.set_xticks(sorted(every), [str(k) for k in sorted(every)])
-    axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("labelled images a class, k")
-    axes.set_ylabel("test accuracy, %")
-    draws = len(next(iter(outcomes.values()))[protocol]["shots"][str(min(every))]["correct"])
-    axes.set_title(f"{title}: mean ± standard deviation over {draws} draws", loc="left", size=10)
-    best_first = sorted(axes.get_legend_handles_labels()[0], key=lambda h: -h.lines[0].get_ydata()[-1])
-    axes.legend(handles=best_first, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
-    plots.save(figure, path)
-    return f"{title}: few-shot accuracy of frozen models by images a class; bars: standard deviation over the draws"
 
 
 if __name__ == "__main__":

@@ -33,14 +33,30 @@ from typing import TYPE_CHECKING, Any
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.runs import NAMES, PLAIN, SIZES, Curve, Recipe, Run, Variant, departure, read_starts, seeds_beside
+from papers.vit.part4.runs import (
+    LOOKS,
+    NAMES,
+    PLAIN,
+    SIZES,
+    Curve,
+    Recipe,
+    Run,
+    Variant,
+    departure,
+    read_starts,
+    seeds_beside,
+)
 from shared import cli, process, published
 from shared.errors import UserError
+from shared.plots import publish
+from shared.published import Published
 from shared.record import Record
 from shared.text import notice
 from shared.verdict import Measured, Z
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from papers.vit.part4.trainer import Experiment
     from shared.data import ImageSet
 
@@ -97,6 +113,8 @@ class Config(cli.Common, cli.TrainTest):
     until: int | None = None
     """stop every run at this validation step; the schedule stays, no result is written, and the same command without
     it goes on"""
+    figures: bool = True
+    """[output] draw the result (--no-figures: print only)"""
     train: bool = True
     """--no-train: print and judge the runs that are finished"""
 
@@ -180,7 +198,7 @@ def main(config: Config) -> Record | None:
         record.use_device(choice.name, config.variant, choice.reason)
         why = origin(record, config, experiment, train_set, test_set)
         if config.factors:
-            tell_factors(record, experiment, failed, why)
+            tell_factors(record, config, experiment, failed, why)
         else:
             tell(record, config, experiment, before, why)
     return record
@@ -314,6 +332,12 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
     article = published.load("vit", "scratch")
     record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
     record.print_verdicts()
+    if cells and config.figures:
+        caption = SIZES_CAPTION if why is None else SIZES_CAPTION.partition(" Hollow")[0]
+        figure = draw_sizes(cells, article if why is None else None, recipe.validation)
+        publish(record, figure, f"{record.experiment}-sizes", caption, data=f"results/vit/{record.experiment}/")
+    if gaps := gaps_in_words(cells):
+        record.answer(gaps)
     record.cannot_show(
         f"the cross-over itself, which the paper finds between 9 and 90 million images; a point is "
         f"{runs_a_point(cells)}, the validation images choose the step, and the images are small."
@@ -460,6 +484,59 @@ def held_out_table(record: Record, cells: Cells) -> None:
     record.say_table(title, columns, rows, lines=lines)
 
 
+SIZES_CAPTION = (
+    "Best validation accuracy against the training images (log scale), as in Figure 4. Thick bars: the deviation over "
+    "seeds, where there are several; thin ones: with the standard error of the validation images too. Hollow: "
+    "the article's printed accuracies with the same error."
+)
+
+
+def draw_sizes(cells: Cells, article: Published | None, images: int) -> Figure:
+    """Best accuracy against the number of training images. article: its numbers, where they are of the same images."""
+    from shared.plots import direct_errors, figure_and_axes
+
+    def error(accuracy: float) -> float:
+        return math.sqrt(accuracy * (100 - accuracy) / images)
+
+    figure, axes = figure_and_axes(5.2, 3.6)
+    for model, look in LOOKS.items():
+        ours = {size: cell for (name, size), cell in cells.items() if name == model}
+        means = [mean(cell) for cell in ours.values()]
+        if ours:
+            spread = [std(cell) for cell in ours.values()]
+            direct_errors(axes, list(ours), means, spread, map(error, means), label=f"{model}, ours", **look)
+        printed = [article[f"{size:,} images/{model} best"].value for size in SIZES] if article else []
+        if printed:
+            hollow = look | {"markersize": 9, "markerfacecolor": "none", "linestyle": "none", "elinewidth": 0.8}
+            axes.errorbar(SIZES, printed, list(map(error, printed)), label=f"{model}, article", capsize=5, **hollow)
+    ticks = sorted({size for _, size in cells})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("training images (log scale)")
+    axes.set_ylabel("best validation accuracy, %")
+    axes.legend(loc="lower right")
+    return figure
+
+
+def gaps_in_words(cells: Cells) -> str:
+    """Who is ahead at each size, and what each network gains from the smallest to the largest."""
+    sizes = sorted({size for _, size in cells})
+    both = {size: paired(cells.get(("ViT", size)), cells.get(("ResNet", size))) for size in sizes}
+    gaps = {size: mean(pair[1]) - mean(pair[0]) for size, pair in both.items() if pair}
+    if not gaps:
+        return ""
+    ahead = "The ResNet is ahead" if min(gaps.values()) > 0 else "ResNet minus ViT"
+    at = ", ".join(f"{gap:+.1f} points at {size:,} images" for size, gap in gaps.items())
+    text = f"{ahead}: {at}."
+    if len(gaps) > 1:
+        low, high = min(gaps), max(gaps)
+        gains = [f"the {name} {mean(cells[name, high]) - mean(cells[name, low]):+.1f}" for name in NAMES]
+        text += f" From {low:,} to {high:,} images {' and '.join(gains)} points."
+    return text
+
+
 def runs_a_point(cells: Cells) -> str:
     """How many runs stand behind an accuracy, in words."""
     fewest, most = (extreme(map(len, cells.values()), default=0) for extreme in (min, max))
@@ -551,8 +628,11 @@ def plan(config: Config) -> list[Run]:
 COLUMNS = ["factor", "seed", "step", "best", "held out", "best against plain", "all test images against plain"]
 
 
-def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str], why: str | None) -> None:
+def tell_factors(
+    record: Record, config: Config, experiment: Experiment, failed: dict[Run, str], why: str | None
+) -> None:
     """What each change of the recipe does, against the plain recipe and what luck does to it."""
+    from papers.vit.part4 import changes
     from papers.vit.part4.networks import FACTORS
 
     curves, first = experiment.finished(), experiment.runs[0]
@@ -565,6 +645,10 @@ def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str],
     printed = published.load("vit", "scratch").numbers.get(f"{first.size:,} images/{first.model} best")
     if printed and why is None:
         record.say(f"  the article's one run of its recipe has {printed.printed}% (best validation)")
+    if config.figures and (drawn := changes.draw(curves)):
+        publish(
+            record, drawn, f"{record.experiment}-changes", changes.CAPTION, data=f"results/vit/{record.experiment}/"
+        )
     record.section("what was changed")
     for change in dict.fromkeys(run.change for run in experiment.runs):
         record.say(f"  {change:<14} {FACTORS[change].what}")
@@ -574,6 +658,8 @@ def tell_factors(record: Record, experiment: Experiment, failed: dict[Run, str],
     record.section("the images")
     record.say_assumed()
     record.results = {f"{run.change}/seed{run.seed}": curve.summary() for run, curve in curves.items()}
+    if said := changes.in_words(curves):
+        record.answer(said)
     record.cannot_show(
         "factors together, and other networks or numbers of images; a difference that is smaller than what a "
         "seed changes is no finding."

@@ -9,41 +9,40 @@ that was cut short prints what it has. Writes results/vit/<experiment>-curves.lo
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import sys
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.runs import SIZES, VARIANTS, Curve, departure_of, read_all, read_starts, seeds_beside
+from papers.vit.part4.runs import LOOKS, VARIANTS, Curve, departure_of, read_all, read_starts, seeds_beside
 from shared import cli, published
 from shared.errors import UserError
+from shared.plots import publish
 from shared.published import Published
 from shared.record import Record, require_plain
 from shared.verdict import Measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "== the training curves of vit_part4_scratch.py: validation accuracy (%) and smoothed training loss =="
 # Share of the old value in the moving average of the loss; of 0.9 to 0.99 the nearest to the losses that are printed.
 SMOOTHING = 0.99
 SHARES = (0.2, 0.6, 1.0)  # of all steps: where a line shows the curve; 500, 1,500 and 2,500 of the article's 2,500
-# Both networks differ by line and marker too, so that grey print and poor sight do.
-LOOKS = {
-    "ViT": {"color": "#1f4e9c", "linestyle": "-", "marker": "o"},
-    "ResNet": {"color": "#c05a00", "linestyle": "--", "marker": "s"},
-}
-SIZES_CAPTION = (
-    "Best validation accuracy against the number of training images, as in Figure 4: ViT and ResNet, ours, and the "
-    "article's where the images are the same."
-)
 CURVES_CAPTION = (
-    "Validation accuracy and smoothed training loss against the step, a panel for each number of images, ViT and "
-    "ResNet."
+    "Validation accuracy, and smoothed training loss (log scale), against the step, a panel for each number of images. "
+    "Band: two standard errors of the validation images; faint lines: other seeds."
 )
+BESIDE = " Hollow: the article's printed points, its accuracies with the same error."
+POINT = re.compile(r"(curve|loss), ([\d,]+) images/(\w+) step (\d+)")  # of the published ids
 Repeats = dict[tuple[str, int], list[Curve]]  # all seeds of a network on a number of images
 
 
@@ -54,7 +53,7 @@ class Config(cli.Common):
     seed: int = 0
     """which repeat is printed, drawn and judged at every point; further ones are told beside it"""
     figures: bool = True
-    """[output] draw PNG and SVG (--no-figures: print only)"""
+    """[output] draw PNG, SVG and PDF (--no-figures: print only)"""
 
 
 def main(config: Config) -> Record:
@@ -111,12 +110,13 @@ def main(config: Config) -> Record:
         record.table("Validation accuracy (%) and smoothed training loss", columns, rows)
         article = published.load("vit", "scratch")
         if config.figures:
-            stem = record.figures_dir / config.experiment
-            record.figure(draw_sizes(curves, article, stem.with_name(f"{stem.name}-sizes.png")), SIZES_CAPTION)
-            record.figure(draw_curves(curves, stem.with_name(f"{stem.name}-curves.png")), CURVES_CAPTION)
+            beside = None if any(map(departure_of, curves)) else article
+            caption = CURVES_CAPTION + BESIDE * bool(beside)
+            publish(record, draw_curves(curves, repeats, beside), name, caption, data=f"results/vit/{folder.name}/")
         numbers = measured(article, repeats, config.seed, Path(config.experiment))
         record.judge_all(replace(article, numbers={id: article[id] for id in numbers}), numbers, "")
         record.print_verdicts()
+        record.answer(in_words(curves))
         record.cannot_show(
             "how much of a curve is the luck of the run, where there is one seed; the validation images also choose "
             "its best step."
@@ -220,7 +220,7 @@ def measured(article: Published, repeats: Repeats, seed: int, folder: Path = Pat
     """
     numbers = {}
     for id in article.numbers:
-        point = re.fullmatch(r"(curve|loss), ([\d,]+) images/(\w+) step (\d+)", id)
+        point = POINT.fullmatch(id)
         if not point:
             continue
         kind, size, model, step = point[1], int(point[2].replace(",", "")), point[3], int(point[4])
@@ -241,58 +241,94 @@ def measured(article: Published, repeats: Repeats, seed: int, folder: Path = Pat
     return numbers
 
 
-def draw_curves(curves: list[Curve], path: Path) -> Path:
-    """Accuracy above, loss below, a column for each number of images."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
+def draw_curves(curves: list[Curve], repeats: Repeats, article: Published | None) -> Figure:
+    """Accuracy above, loss below, a column for each number of images. article: its numbers, if they can be compared."""
     from shared import plots
 
     sizes = sorted({c.run.size for c in curves})
-    with matplotlib.rc_context(plots.STYLE):
-        figure = Figure(figsize=(1.2 + 2.7 * len(sizes), 4.8), layout="constrained")
-        axes = figure.subplots(2, len(sizes), sharex="col", sharey="row", squeeze=False)
-        for curve in curves:
-            above, below = axes[:, sizes.index(curve.run.size)]
-            look = LOOKS[curve.run.model] | {"label": curve.run.model, "markersize": 3.5}
-            steps, accuracies = zip(*curve.points, strict=True)
-            above.plot(steps, accuracies, **look)
-            every = max(1, curve.steps // 10)
-            below.plot(range(1, len(curve.losses) + 1), smooth(curve.losses), markevery=(every - 1, every), **look)
-            if not curve.complete:
-                above.annotate("cut short", (steps[-1], accuracies[-1]), fontsize=7)
-            above.set_title(f"{curve.run.size:,} images", fontsize=9)
-            below.set_xlabel("step")
-        axes[0][0].set_ylabel("validation accuracy (%)")
-        axes[1][0].set_ylabel("training loss, smoothed (nats)")
-        # the last panel may lack a network that the others show
-        lines = {line.get_label(): line for panel in axes[0] for line in panel.get_lines()}
-        axes[0][-1].legend(handles=list(lines.values()), frameon=False, loc="lower right")
-    return plots.save(figure, path)
+    sharing = {"sharex": "col", "sharey": "row", "squeeze": False}
+    figure, axes = plots.figure_and_axes(1.2 + 2.7 * len(sizes), 5.2, len(sizes), 2, **sharing)
+    for curve in curves:
+        above, below = axes[:, sizes.index(curve.run.size)]
+        look = LOOKS[curve.run.model] | {"label": curve.run.model, "markersize": 3.5}
+        draw_accuracy(above, curve, look)
+        draw_loss(below, curve, look)
+        for other in repeats.get((curve.run.model, curve.run.size), []):
+            if other is not curve:
+                faint = look | {"label": None, "marker": None, "linewidth": 0.8, "alpha": 0.45}
+                above.plot(*zip(*other.points, strict=True), **faint)
+        if article:
+            draw_printed(above, below, curve, article)
+        above.set_title(f"{curve.run.size:,} images", fontsize=9)
+        below.set_xlabel("step")
+    axes[0][0].set_ylabel("validation accuracy, %")
+    axes[0][0].set_ylim(bottom=0)
+    axes[1][0].set_ylabel("training loss, nats (log scale)")
+    axes[1][0].set_yscale("log")
+    # the last panel may lack a network that the others show
+    lines = {label: line for panel in axes[0] for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    axes[0][-1].legend(lines.values(), lines.keys(), loc="lower right")
+    return figure
 
 
-def draw_sizes(curves: list[Curve], article: Published, path: Path) -> Path:
-    """Best accuracy against the number of images: ours filled, the article's hollow (not beside other images)."""
-    from shared import plots
+def score_error(curve: Curve, accuracy: float) -> float:
+    """Standard error in points of an accuracy in % on the validation images."""
+    return math.sqrt(accuracy * (100 - accuracy) / curve.validation_images)
 
-    figure, axes = plots.figure_and_axes(4.6, 3.4)
-    comparable = not any(map(departure_of, curves))
-    for model, look in LOOKS.items():
-        ours = sorted((c.run.size, c.best_accuracy) for c in curves if c.run.model == model and c.complete)
-        if ours:
-            axes.plot(*zip(*ours, strict=True), label=f"{model}, ours", markersize=5, **look)
-        if comparable:
-            printed = [article[f"{size:,} images/{model} best"].value for size in SIZES]
-            hollow = look | {"markersize": 8, "markerfacecolor": "none", "linestyle": "none"}
-            axes.plot(SIZES, printed, label=f"{model}, article", **hollow)
-    ticks = sorted({tick for line in axes.lines for tick in line.get_xdata()})
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{t:,}" for t in ticks], minor=False)
-    axes.minorticks_off()
-    axes.set_xlabel("training images")
-    axes.set_ylabel("best validation accuracy (%)")
-    axes.legend(frameon=False, fontsize=8, loc="best")
-    return plots.save(figure, path)
+
+def draw_accuracy(axes: Axes, curve: Curve, look: dict[str, Any]) -> None:
+    """The validations with a band of two standard errors."""
+    steps, accuracies = zip(*curve.points, strict=True)
+    axes.plot(steps, accuracies, **look)
+    errors = [2 * score_error(curve, accuracy) for accuracy in accuracies]
+    low, high = ([a + sign * e for a, e in zip(accuracies, errors, strict=True)] for sign in (-1, 1))
+    axes.fill_between(steps, low, high, color=look["color"], alpha=0.18, linewidth=0)
+    if not curve.complete:
+        axes.annotate("cut short", (steps[-1], accuracies[-1]), fontsize=8)
+
+
+def draw_loss(axes: Axes, curve: Curve, look: dict[str, Any]) -> None:
+    """The moving average of the loss; a fifth of its points draws the line, ten markers tell it from the other."""
+    averaged = smooth(curve.losses)
+    marks = set(range(max(1, curve.steps // 10), len(averaged) + 1, max(1, curve.steps // 10)))
+    steps = sorted({1, len(averaged), *range(5, len(averaged) + 1, 5), *marks})
+    marked = [place for place, step in enumerate(steps) if step in marks]
+    axes.plot(steps, [averaged[step - 1] for step in steps], markevery=marked, **look)
+
+
+def draw_printed(above: Axes, below: Axes, curve: Curve, article: Published) -> None:
+    """The article's points of this curve, hollow: accuracies with their test error, losses as printed."""
+    look = {key: LOOKS[curve.run.model][key] for key in ("color", "marker")}
+    hollow = look | {"markerfacecolor": "none", "markersize": 8, "linestyle": "none"}
+    hollow |= {"label": f"{curve.run.model}, article"}
+    for kind, axes in (("curve", above), ("loss", below)):
+        printed = printed_points(article, kind, curve.run.size, curve.run.model)
+        if printed and kind == "curve":
+            errors = [score_error(curve, accuracy) for accuracy in printed.values()]
+            axes.errorbar(list(printed), list(printed.values()), errors, capsize=4, elinewidth=0.8, **hollow)
+        elif printed:
+            axes.plot(list(printed), list(printed.values()), **hollow)
+
+
+def printed_points(article: Published, kind: str, size: int, model: str) -> dict[int, float]:
+    """The article's values along a curve by step. kind: "curve" for accuracies in %, "loss" for nats."""
+    found = {}
+    for id, number in article.numbers.items():
+        if (point := POINT.fullmatch(id)) and (point[1], point[2], point[3]) == (kind, f"{size:,}", model):
+            found[int(point[4])] = number.value
+    return found
+
+
+def in_words(curves: list[Curve]) -> str:
+    """Whether they memorise (the loss at the end), and what the last two fifths of the steps still bring."""
+    said = []
+    for c in (c for c in curves if c.complete):
+        step, accuracy = min(c.points, key=lambda point: abs(point[0] - 0.6 * c.steps))
+        said.append(
+            f"{c.run.model} on {c.run.size:,} images ends at a loss of {loss_at(c, c.last_step):.3f}, and its last "
+            f"{c.steps - step:,} steps bring {c.points[-1][1] - accuracy:+.1f} points"
+        )
+    return "; ".join(said) + "." if said else "no run is finished yet."
 
 
 if __name__ == "__main__":

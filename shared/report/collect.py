@@ -4,7 +4,9 @@ What an experiment asks, shows and cannot show stands in its own result. What a 
 experiments are read stands in `papers/<paper>/paper.toml`, all of it optional:
 
     title = "A paper"     source = "where it was published"     url = "https://..."     order = 1
+    [[sources]]           name = "the article"     title = "its title"     url = "https://..."
     [[experiments]]       name = "table1"   title = "Table 1"   run = "make table1"     optional = true
+                          findings = "table1-findings.md", a file beside the result
     [groups]              "table1/1" = "a title for the ids of <source> that begin with <first part>"
 """
 
@@ -39,9 +41,8 @@ from shared.result import (
 )
 from shared.schema import read_toml
 from shared.text import quoted
-from shared.verdict import DIFFERS, Verdict
+from shared.verdict import DIFFERS, UNDECIDED, Verdict
 
-FOLD = 40  # an experiment with more verdicts than this starts folded, but for the groups in which something differs
 SPLIT = 30  # a source with more verdicts than this is split by the first part of its ids,
 PART = 8  # if the parts then have at least so many each, on average
 
@@ -52,14 +53,22 @@ PART = 8  # if the parts then have at least so many each, on average
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One experiment as `paper.toml` lists it. `run` makes its result; an `optional` one is not missed.
 
-    `figure_from`: the experiment whose first drawing answers this one's question, when another script draws it.
+    `findings`: a Markdown file beside the result, written by hand: what was looked into.
     """
 
     name: str
     title: str = ""
     run: str = ""
     optional: bool = False
-    figure_from: str = ""
+    findings: str = ""
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another work that the experiments speak of, and what they call it. `url` is empty where none is known."""
+
+    name: str
+    title: str
+    url: str = ""
 
 
 class Paper(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,6 +78,7 @@ class Paper(msgspec.Struct, forbid_unknown_fields=True):
     source: str = ""
     url: str = ""
     order: int = 100
+    sources: list[Source] = []
     experiments: list[Entry] = []
     groups: dict[str, str] = {}
     name: str = ""
@@ -118,22 +128,27 @@ def read_paper(path: Path) -> Paper:
 
 @dataclass
 class Row:
-    """One verdict with its place on the page."""
+    """One verdict with its place on the page. `beside`: what other experiments say of the number, by their titles."""
 
     verdict: Verdict
     anchor: str
     label: str
+    beside: list[tuple[str, Verdict]] = field(default_factory=list)
 
 
 @dataclass
 class Group:
-    """Verdicts of one source, or of one part of it; `reason` is set when all rows give the same one."""
+    """Verdicts of one source, or of one part of it; `reason` is set when all rows give the same one.
+
+    origin: where the numbers were printed. open: not folded, because these are to be looked at.
+    """
 
     title: str
     anchor: str
     rows: list[Row]
     reason: str = ""
     open: bool = False
+    origin: str = ""
 
     @property
     def counts(self) -> Counter:
@@ -142,13 +157,19 @@ class Group:
 
 @dataclass
 class Drawing:
-    """One drawing with all its files: a PNG and an SVG of one name are one. `href` and `name`: of the first."""
+    """One drawing with all its files: a PNG, an SVG and a PDF of one name are one. `href` and `name`: of the first.
+
+    formats: (kind, link) of every file. alt, data: as of `shared.result.Figure`.
+    """
 
     href: str
     caption: str
     name: str
     gallery: bool
     files: list[Path]
+    alt: str = ""
+    data: str = ""
+    formats: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -164,7 +185,10 @@ class Experiment:
     problem: str = ""
     log_href: str = ""
     question: str = ""
+    answer: str = ""
     cannot_show: str = ""
+    beside: bool = False  # a variant: the verdicts of its numbers are another experiment's
+    findings: str = ""  # Markdown
     groups: list[Group] = field(default_factory=list)
     drawings: list[Drawing] = field(default_factory=list)
     tables: list[list[Table]] = field(default_factory=list)  # those of one list stand side by side
@@ -173,11 +197,19 @@ class Experiment:
     stand_ins: list[str] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)  # what it found wrong in print
     by_kind: dict[Kind, Counter] = field(default_factory=dict)  # its verdicts by how they were reached
-    answer: Drawing | None = None  # the one that answers the question
+
+    @property
+    def figure(self) -> Drawing | None:
+        """The one that answers the question."""
+        return next(iter(self.drawings), None)
 
     @property
     def counts(self) -> Counter:
-        return sum((group.counts for group in self.groups), Counter())
+        return self.counts_of(self.groups)
+
+    @staticmethod
+    def counts_of(groups: list[Group]) -> Counter:
+        return sum((group.counts for group in groups), Counter())
 
 
 @dataclass
@@ -206,6 +238,12 @@ class Contents:
     def of(self, paper: Paper) -> list[Experiment]:
         return [e for e in self.experiments if e.paper == paper.name]
 
+    def title_of(self, paper: str, experiment: str = "") -> str:
+        """A paper's title, or an experiment's."""
+        if experiment:
+            return next((e.title for e in self.experiments if (e.paper, e.name) == (paper, experiment)), experiment)
+        return next((p.title for p in self.papers if p.name == paper), paper)
+
 
 def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Contents:
     """All results below `results`; links are relative to the page `output`. UserError when there is no such folder."""
@@ -218,23 +256,31 @@ def collect(results: Path, output: Path, papers: Path = ROOT / "papers") -> Cont
     contents = Contents([], [], [], summarise(results, papers))
     for paper in known.values():
         own = {path.stem: path for path in paths if path.parent.name == paper.name}
-        experiments = {name: read_experiment(own[name], output, paper) for name in paper.in_order(list(own))}
-        for name, experiment in experiments.items():
-            verdicts = [row.verdict for group in experiment.groups for row in group.rows]
-            experiment.by_kind = {
-                kind: Counter(v.verdict for v in verdicts if contents.summary.kind_of(v) == kind) for kind in KINDS
-            }
-            drawings = list(experiment.drawings)
-            if name in paper.entries and (drawn_by := experiments.get(paper.entries[name].figure_from)):
-                drawings += [drawing for drawing in drawn_by.drawings if not drawing.gallery]
-            experiment.answer = next(iter(drawings), None)
+        names = paper.in_order(list(own))
+        experiments = [read_experiment(own[name], output, paper, contents.summary) for name in names]
         contents.papers += [paper] if experiments or paper.problem else []
-        contents.experiments += experiments.values()
+        contents.experiments += experiments
         contents.absent += [(paper, e) for e in paper.entries.values() if e.name not in own and not e.optional]
+    put_beside(contents)
     return contents
 
 
-def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
+def put_beside(contents: Contents) -> None:
+    """Below a number's row what other experiments say of it, under their own names; none of it is counted."""
+    titles = {f"{e.paper}/{e.name}": e.title for e in contents.experiments}
+    outcomes = {(o.number.source, o.number.id): o for o in contents.summary.outcomes}
+    own = {o.result for o in outcomes.values()}
+    for e in contents.experiments:
+        name = f"{e.paper}/{e.name}"
+        e.beside = bool(e.groups) and name not in own
+        for row in (row for group in e.groups for row in group.rows):
+            outcome = outcomes.get((row.verdict.source, row.verdict.id))
+            if outcome and outcome.result == name:
+                others = [(titles.get(other, other), v) for other, v in outcome.others if v.measured is not None]
+                row.beside = others
+
+
+def read_experiment(path: Path, output: Path, paper: Paper, summary: Summary) -> Experiment:
     """One result file; a damaged one becomes an experiment with a `problem`."""
     name = path.stem
     base = Path(os.path.relpath(path.parent.resolve(), output.parent.resolve()))
@@ -247,7 +293,7 @@ def read_experiment(path: Path, output: Path, paper: Paper) -> Experiment:
         run=paper.entries[name].run if name in paper.entries else "",
     )
     try:
-        return _filled(experiment, path, base, paper)
+        return _filled(experiment, path, base, paper, summary)
     except UserError as error:
         # half of a result is not shown, nor where the folder lies on this machine
         return broken(experiment, str(error).replace(str(path), f"{paper.name}/{path.name}"))
@@ -261,13 +307,18 @@ def broken(experiment: Experiment, problem: str) -> Experiment:
     return Experiment(**names, problem=problem)
 
 
-def _filled(experiment: Experiment, path: Path, base: Path, paper: Paper) -> Experiment:
+def _filled(experiment: Experiment, path: Path, base: Path, paper: Paper, summary: Summary) -> Experiment:
     result, log = read_result(path), path.with_suffix(".log")
     experiment.drawings = _drawings(result, path, base)
     experiment.log_href = _href(base / log.name) if log.exists() else ""
     experiment.question = result.question or experiment.title
+    experiment.answer = result.answer
     experiment.cannot_show = result.cannot_show
-    experiment.groups = group_verdicts(result.verdicts, experiment.anchor, paper.groups)
+    experiment.findings = _findings(path, paper)
+    experiment.groups = group_verdicts(result.verdicts, experiment.anchor, paper.groups, summary.origins)
+    experiment.by_kind = {
+        kind: Counter(v.verdict for v in result.verdicts if summary.kind_of(v) == kind) for kind in KINDS
+    }
     tables: dict[object, list[Table]] = {}
     for i, table in enumerate(result.tables):
         if table.rows:  # a head without rows says nothing
@@ -300,18 +351,47 @@ def _drawings(result: Result, path: Path, base: Path) -> list[Drawing]:
     drawings: dict[Path, Drawing] = {}
     for figure in result.figures:
         file = _inside(path, figure.path, "figure")
-        href, name = _href(base / figure.path), Path(figure.path).as_posix()
-        new = Drawing(href, figure.caption, name, figure.kind == "gallery", [])
-        drawings.setdefault(file.with_suffix(""), new).files.append(file)
+        name = Path(figure.path).as_posix()
+        new = Drawing(
+            _href(base / name), figure.caption, name, figure.kind == "gallery", [], figure.alt, figure.data, []
+        )
+        drawing = drawings.setdefault(file.with_suffix(""), new)
+        # a drawing's other forms have its name; the result lists one of them, or several
+        kinds = [file.suffix] if new.gallery else [file.suffix, ".png", ".svg", ".pdf"]
+        files = [file, *(f for f in map(file.with_suffix, kinds) if f.exists())]
+        for one in dict.fromkeys(f for f in files if f not in drawing.files):
+            drawing.files.append(one)
+            link = _href((base / name).with_suffix(one.suffix))
+            drawing.formats += [(one.suffix[1:].upper(), link)] if one.exists() else []
     return list(drawings.values())
 
 
-def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str]) -> list[Group]:
-    """By source, and a long source by the first part of its ids; in the result's own order."""
+def _findings(path: Path, paper: Paper) -> str:
+    entry = paper.entries.get(path.stem)
+    file = _inside(path, entry.findings, "findings") if entry and entry.findings else None
+    return file.read_text(encoding="utf-8", errors="replace") if file and file.is_file() else ""
+
+
+def group_verdicts(
+    verdicts: list[Verdict], prefix: str, titles: dict[str, str], origins: dict[str, str] | None = None
+) -> list[Group]:
+    """What differs, what is undecided, then by source, and a long source by the first part of its ids; in each the
+    result's own order. origins: where a source was printed.
+    """
+    groups: list[Group] = []
+    used: set[str] = set()
+    for title, name in (("What differs", DIFFERS), ("What is undecided", UNDECIDED)):
+        rows = []
+        for v in (v for v in verdicts if v.verdict == name):
+            where = words(v.source.rpartition("/")[2])
+            anchor = unique(f"{prefix}--{slug(where)}--{slug(v.id)}", used)
+            rows.append(Row(v, anchor, f"{where}: {v.id}" if where else v.id))
+        if rows:
+            groups.append(Group(title, unique(f"{prefix}--{slug(title)}", used), rows, open=True))
+    verdicts = [v for v in verdicts if v.verdict not in (DIFFERS, UNDECIDED)]
     by_source: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_source.setdefault(verdict.source, []).append(verdict)
-    groups, used = [], set()
     for source, members in by_source.items():
         file = source.rpartition("/")[2]
         name = words(file) or "Published numbers"
@@ -329,10 +409,9 @@ def group_verdicts(verdicts: list[Verdict], prefix: str, titles: dict[str, str])
             title = name
             if part:  # alone where there is one source: its name would say nothing
                 title = f"{name} · {part}" if len(by_source) > 1 else part[:1].upper() + part[1:]
-            group = Group(titles.get(f"{file}/{part}", title), anchor, rows)
+            group = Group(titles.get(f"{file}/{part}", title), anchor, rows, origin=(origins or {}).get(source, ""))
             reasons = {row.verdict.reason for row in rows}
             group.reason = reasons.pop() if len(reasons) == 1 and len(rows) > 1 else ""
-            group.open = len(verdicts) <= FOLD or group.counts[DIFFERS] > 0
             groups.append(group)
     return groups
 

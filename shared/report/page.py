@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
+import re
 from collections import Counter
 from dataclasses import dataclass
 from io import BytesIO
@@ -15,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from PIL import Image
 
 from shared.check import Summary
 from shared.paths import ROOT, atomic_write
+from shared.published import KINDS
 from shared.report.collect import Contents, Drawing, Experiment, Paper, broken, collect
 from shared.result import RUN_AGAIN
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, UNDECIDED, VERDICTS
@@ -41,12 +44,11 @@ MEANINGS = {
     NOT_COMPARABLE: "measured on a named stand-in: another model or other images than the publication's",
     NOT_RUN: "there is no measurement here, and the reason is given",
 }
-LONG = 12  # a measured table of more rows starts folded
 THINNEST = 1.5  # percent of a bar: a single differing number must not vanish
-LARGEST_SVG = 400_000  # bytes; above it a drawing's PNG is taken, if there is one
+LARGEST_SVG = 60_000  # bytes; above it a drawing is shown from its PNG, which is smaller on the page
 LARGEST_FIGURE = 50_000_000  # bytes
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # Pillow would hand others to programs of the system
-CARD_WIDTH = 1100  # pixels: twice the card's width on a desktop, for fine screens
+WIDTH, CARD_WIDTH = 1280, 560  # pixels: twice the width on a desktop, for fine screens
 
 
 def build(results: Path, output: Path, *, note: str = "", papers: Path = ROOT / "papers") -> Contents:
@@ -82,13 +84,13 @@ def render(contents: Contents, note: str = "") -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "cell": cell, "kind": lambda verdict: verdict.replace(" ", "-")}
-    environment.globals |= {"bar": bar, "marks": MARKS, "shown": shown, "card_image": card_image}
+    environment.filters |= {"linked": linked, "origin": with_addresses, "markdown": markdown}
+    environment.globals |= {"bar": bar, "marks": MARKS, "shown": shown, "card_image": card_image, "kinds": KINDS}
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return environment.get_template("page.html").render(
         page=contents,
         note=note,
         verdicts=VERDICTS,
-        long=LONG,
         meanings=MEANINGS,
         style=Markup(style),
         script=Markup(script),
@@ -146,7 +148,7 @@ class Embedded:
 
 
 def shown(drawing: Drawing) -> Embedded:
-    """The drawing whole, for its section: the SVG unless it is large, a PNG of photographs."""
+    """The drawing whole, for its section: the SVG unless it is large, else what has pixels, as WebP."""
 
     def rank(file: Path) -> int:
         if file.suffix != ".svg":
@@ -154,35 +156,38 @@ def shown(drawing: Drawing) -> Embedded:
         return 0 if not drawing.gallery and file.exists() and file.stat().st_size <= LARGEST_SVG else 2
 
     problems = []
-    for file in sorted(drawing.files, key=rank):
+    for file in sorted((file for file in drawing.files if file.suffix != ".pdf"), key=rank):
         try:
+            if file.suffix != ".svg":
+                return _webp(file, WIDTH)
             data = _content(file)
-            if file.suffix == ".svg":
-                if b"<svg" not in data[:4096] or b"</svg>" not in data[-64:]:
-                    raise ValueError("not a whole SVG")
-                return Embedded(_uri("image/svg+xml", data))
-            with Image.open(BytesIO(data), formats=FORMATS) as image:
-                image.load()  # a file cut short shows here, not as half an image
-                return Embedded(_uri(Image.MIME[image.format], data), *image.size)
+            if b"<svg" not in data[:4096] or b"</svg>" not in data[-64:]:
+                raise ValueError("not a whole SVG")
+            return Embedded(_uri("image/svg+xml", data))
         except Exception as error:  # Pillow's decoders raise nearly anything for damaged files
             problems.append(f"{file.name}: {getattr(error, 'strerror', None) or error}")
     return Embedded(problem="; ".join(problems))
 
 
 def card_image(drawing: Drawing) -> Embedded:
-    """A small copy for the card: of the PNG also where only the SVG is listed, since it cannot be scaled here."""
-    for file in [*drawing.files, *(file.with_suffix(".png") for file in drawing.files)]:
-        if file.suffix != ".svg" and file.exists():
+    """A small copy for the card: of the PNG where there is one, since an SVG cannot be scaled here."""
+    for file in drawing.files:
+        if file.suffix not in (".svg", ".pdf"):
             try:
-                with Image.open(BytesIO(_content(file)), formats=FORMATS) as image:
-                    small = image.convert("RGB")
-                    small.thumbnail((CARD_WIDTH, 2 * CARD_WIDTH), Image.Resampling.LANCZOS)
-                    buffer = BytesIO()
-                    small.save(buffer, "WEBP", quality=82, method=4)
-                    return Embedded(_uri("image/webp", buffer.getvalue()), *small.size)
+                return _webp(file, CARD_WIDTH)
             except Exception:  # see above
                 continue  # the section says what is wrong with it
     return shown(drawing)
+
+
+def _webp(file: Path, width: int) -> Embedded:
+    """The image at most `width` pixels wide; one cut short raises, and does not become half an image."""
+    with Image.open(BytesIO(_content(file)), formats=FORMATS) as image:
+        small = image.convert("RGB")
+        small.thumbnail((width, 2 * width), Image.Resampling.LANCZOS)
+        buffer = BytesIO()
+        small.save(buffer, "WEBP", quality=76, method=6)
+        return Embedded(_uri("image/webp", buffer.getvalue()), *small.size)
 
 
 def _content(file: Path) -> bytes:
@@ -196,3 +201,43 @@ def _content(file: Path) -> bytes:
 
 def _uri(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def linked(text: str, paper: Paper) -> Markup:
+    """The text, escaped, in which each further source of the paper, where it is first named, leads to it."""
+    links = {}
+    for source in paper.sources:
+        href = source.url if source.url.startswith("https://") else f"#{paper.anchor}"
+        name, title = escape(source.name), escape(source.title)
+        links[str(name)] = f'<a href="{escape(href)}" title="{title}" rel="noreferrer">{name}</a>'
+    named = "|".join(rf"\b{re.escape(name)}\b" for name in links)
+    # one pass, so that no link is made in another one's title; each source is linked once
+    html = re.sub(named, lambda m: links.pop(m[0], m[0]), str(escape(text))) if links else str(escape(text))
+    return Markup(html)
+
+
+def with_addresses(text: str) -> Markup:
+    """The text, escaped, with its https addresses and arXiv numbers as links."""
+    html = re.sub(r"https://[^\s<>&,]+", r'<a href="\g<0>" rel="noreferrer">\g<0></a>', str(escape(text)))
+    arxiv = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">arXiv:\1</a>'
+    return Markup(re.sub(r"\barXiv:(\d{4}\.\d{4,5}(v\d+)?)", arxiv, html))
+
+
+def markdown(text: str, label: str) -> Markup:
+    """Findings as HTML: no HTML of their own, headings below the page's, tables that scroll in themselves."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    tokens = parser.parse(text)
+    for token in tokens:
+        if token.type.startswith("heading_"):
+            token.tag = f"h{min(6, int(token.tag[1]) + 3)}"
+    html = parser.renderer.render(tokens, parser.options, {})
+    tables = itertools.count(1)
+
+    def scrolling(_: re.Match) -> str:
+        return f'<div class="wide" role="region" tabindex="0" aria-label="{escape(label)} {next(tables)}"><table>'
+
+    return Markup(
+        re.sub("<table>", scrolling, html).replace("</table>", "</table></div>").replace("<th></th>", "<td></td>")
+    )

@@ -1,4 +1,4 @@
-"""Renew README's counts and its table of results from results/: `python -m shared.report.readme`.
+"""Renew README's counts, its table of results and every report.md from results/: `python -m shared.report.readme`.
 
 A test holds them together with the recorded results, and with what `make check` and the page say.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 from shared.check import Summary, coverage_lines, summarise
 from shared.paths import ROOT, atomic_write
 from shared.published import KINDS
-from shared.report.collect import read_papers
+from shared.report import markdown
+from shared.report.collect import collect, read_papers
 from shared.result import read_result
 from shared.verdict import VERDICTS
 
@@ -47,6 +48,7 @@ def table(root: Path = ROOT) -> str:
 
 
 def main() -> None:
+    markdown.write(collect(ROOT / "results", ROOT / "results" / "report" / "index.html"), ROOT / "results")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     counts = counts_table(summarise(ROOT / "results"))

@@ -21,9 +21,11 @@ from shared.errors import UserError
 from shared.paths import ROOT
 from shared.published import Number
 from shared.record import Record
-from shared.report import page
+from shared.report import markdown, page
 from shared.report.collect import read_paper, slug, unique, words
-from shared.report.page import bar, build, number
+from shared.report.page import bar, build, linked, number, with_addresses
+from shared.report.page import markdown as as_html
+from shared.result import read_result
 from shared.verdict import VERDICTS
 
 NUMERAL = re.compile(r"\d[\d.,]*\d|\d")
@@ -108,7 +110,9 @@ def test_png_and_svg_of_one_drawing_are_one_figure(built):
         "figures/photos.png",
         "figures/gone.png",
     ]
+    assert table1.drawings[0].formats == [("PNG", "../toy/figures/answer.png"), ("SVG", "../toy/figures/answer.svg")]
     assert html.count("data:image/svg+xml;base64,") == 1
+    assert "data:image/png" not in html  # pixels are WebP
 
 
 def test_text_from_data_is_escaped(built):
@@ -150,7 +154,8 @@ def test_every_number_on_the_page_stands_in_a_result_file(built):
         texts.update(NUMERAL.findall(path.stem))
         try:
             gather(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError:
+            texts.update(NUMERAL.findall(" ".join(v.shown for v in read_result(path).verdicts)))
+        except (ValueError, UserError):
             gather(path.read_text(encoding="utf-8"))
     foreign = []
     for text, open_ in Parsed(html).texts:
@@ -166,15 +171,19 @@ def test_every_number_on_the_page_stands_in_a_result_file(built):
     assert not foreign
 
 
-def test_long_lists_start_folded_but_for_what_differs(built):
+def test_what_differs_stands_first_and_open_all_else_is_folded(built):
     _, contents, _ = built
     table1 = next(e for e in contents.experiments if e.name == "table1")
     assert [(g.title, g.open) for g in table1.groups] == [
-        ("Alpha", True),
+        ("What differs", True),
+        ("Alpha", False),
         ("Beta", False),
         ("Gamma", False),
     ]
-    assert table1.groups[2].reason == "needs a network"
+    assert [row.label for row in table1.groups[0].rows] == ["Table 1: alpha/three"]
+    assert table1.groups[3].reason == "needs a network"
+    every = [row.anchor for group in table1.groups for row in group.rows]
+    assert len(every) == len(set(every)) == table1.counts.total()
 
 
 def test_provenance_names_all_that_decided_a_number(built):
@@ -395,3 +404,88 @@ def test_names():
     used: set[str] = set()
     assert [unique(slug(n), used) for n in ("A/b", "a b", "a-b-2", "…")] == ["a-b", "a-b-2", "a-b-2-2", "x"]
     assert Path(slug("../x")).name == slug("../x")
+
+
+def test_sources_are_linked_where_they_are_named(tmp_path):
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "paper.toml").write_text(
+        'title = "A toy"\n[[sources]]\nname = "the article"\ntitle = "All of it & more"\nurl = "https://a.org/x"\n'
+        '[[sources]]\nname = "the note"\ntitle = "Kept here"\n'
+        '[[sources]]\nname = "it"\ntitle = "x"\nurl = "javascript:1"\n'
+    )
+    paper = read_paper(tmp_path / "toy" / "paper.toml")
+    html = linked("Does the article hold, <b>the note</b> too? It says the article does; it.", paper)
+    assert html.count("<a ") == 3 and "<b>" not in html and "javascript" not in html
+    assert '<a href="https://a.org/x" title="All of it &amp; more" rel="noreferrer">the article</a>' in html
+    assert '<a href="#paper-toy" title="Kept here"' in html
+    html = with_addresses('https://a.org/b"<x> and arXiv:2010.11929, Table 1')
+    assert 'href="https://arxiv.org/abs/2010.11929"' in html and "<x>" not in html and 'href="https://a.org/b"' in html
+
+
+def test_findings_are_shown_as_text_with_tables_and_without_html():
+    html = as_html(
+        "# Found\n\n**so**\n\n| a | |\n|---|---|\n| 1 | 2 |\n\n<script>x</script>\n\n[x](javascript:1)", "Findings"
+    )
+    assert (
+        "<h4>Found</h4>" in html and "<strong>so</strong>" in html and "<td>2</td>" in html and "<th></th>" not in html
+    )
+    assert "<script>" not in html and "href" not in html
+
+
+def test_variants_stand_beside_the_reference_under_their_own_name(tmp_path):
+    """Two experiments measure the published number; the reference's verdict counts, whichever was written last."""
+    published_file = tmp_path / "papers" / "toy" / "published" / "table1.json"
+    published_file.parent.mkdir(parents=True)
+    published_file.write_text(
+        '{"schema": 1, "paper": "toy", "experiment": "table1", "source": "arXiv:1234.56789", "unit": "%",'
+        ' "numbers": {"one": {"printed": "50.0", "images": 1000}}}'
+    )
+    from shared.published import read
+
+    one = read(published_file)["one"]
+    for name, value in (("table1", 50.4), ("variant", 61.0)):
+        with Record("toy", name, results=tmp_path / "results", quiet=True, question="?") as record:
+            record.judge(one, value)
+    contents = build(tmp_path / "results", tmp_path / "results" / "i.html", papers=tmp_path / "papers")
+    html = (tmp_path / "results" / "i.html").read_text(encoding="utf-8")
+    reference, variant = contents.experiments
+    assert contents.counts == Counter(agrees=1) and not reference.beside and variant.beside
+    (row,) = reference.groups[0].rows
+    assert [(name, v.verdict) for name, v in row.beside] == [("Variant", "differs")]
+    assert "Variant: 61.00" in html and "are not counted" in html
+
+
+def test_the_counts_are_split_into_three_kinds_with_contradictions_apart(tmp_path):
+    kinds = {"copied": "cell", "derived": "arithmetic", "run": "measured"}
+    papers, results = tmp_path / "papers", tmp_path / "results"
+    published_file = papers / "toy" / "published" / "table1.json"
+    published_file.parent.mkdir(parents=True)
+    numbers = {id: {"printed": "5", "kind": kind} for id, kind in kinds.items()}
+    head = {"schema": 1, "paper": "toy", "experiment": "table1", "source": "s"}
+    published_file.write_text(json.dumps(head | {"numbers": numbers}), encoding="utf-8")
+    from shared.published import read
+
+    with Record("toy", "table1", results=results, quiet=True, question="?") as record:
+        record.judge_all(read(published_file), {"copied": 5, "derived": 5}, "too long")
+        record.contradictions([{"where": "a page", "claim": "5 layers", "arithmetic": "6 are listed"}])
+    contents = build(results, results / "i.html", papers=papers)
+    html = (results / "i.html").read_text(encoding="utf-8")
+    assert {kind: own.total() for kind, own in contents.experiments[0].by_kind.items()} == dict.fromkeys(
+        kinds.values(), 1
+    )
+    assert "6 are listed" in html and "contradictions found in what was printed" in html
+    assert "0 (0 %)" in html  # of the paper's numbers measured by an experiment
+
+
+def test_the_tables_in_markdown_are_those_of_the_results(built):
+    root, contents, _ = built
+    toy = next(paper for paper in contents.papers if paper.name == "toy")
+    text = markdown.render(contents, toy)
+    assert text.index("What differs") < text.index("| two |")
+    assert "two | 53.9 ± 2.6 | 54.88 ± 1.25 |" in text
+    assert "| small | 61.23 |" in text and "<script>" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    widths = {len(re.findall(r"(?<!\\\\)\\|", line)) for line in rows}
+    assert widths and min(widths) >= 2
+    written = markdown.write(contents, root)
+    assert (root / "toy" / "report.md") in written and (root / "toy" / "report.md").read_text(encoding="utf-8") == text

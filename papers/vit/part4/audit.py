@@ -60,14 +60,21 @@ def cross_table(record: Record, tables: dict[str, Published]) -> list[dict]:
         difference = round((value(other) if is_cell else other) - value(cell), 6)
         row = {"tables": pair, "what": what, "first": cell.printed, "second": second, "equal": second == cell.printed}
         rows.append(row | {"difference": difference, "setting": setting})
+    lines, cells = [], []
     for pair in dict.fromkeys(row["tables"] for row in rows):
         of_pair = [row for row in rows if row["tables"] == pair]
         unequal = sum(not row["equal"] for row in of_pair)
-        record.say(f"  Tables {pair.replace('/', ' and ')}: {len(of_pair)} quantities in both, {unequal} not equal")
+        name = pair.replace("/", " and ")
+        lines.append(f"  Tables {name}: {len(of_pair)} quantities in both, {unequal} not equal")
         for row in of_pair:
             note = f"   ({row['setting']})" if row["setting"] else ""
             mark = "equal" if row["equal"] else f"differs by {row['difference']:+.2f}{note}"
-            record.say(f"    {row['what']:<38} {row['first']:>6}  {row['second']:>6}   {mark}")
+            lines.append(f"    {row['what']:<38} {row['first']:>6}  {row['second']:>6}   {mark}")
+            apart = "" if row["equal"] else f"{row['difference']:+.2f}"
+            cells.append([name, row["what"], row["first"], row["second"], apart, row["setting"]])
+    columns = ["tables", "quantity", "in the first", "in the second", "difference", "why they may differ"]
+    title = "Audit of the tables: every quantity that stands in more than one"
+    record.say_table(title, columns, sorted(cells, key=lambda row: not row[4]), lines=lines)
     return rows
 
 
@@ -118,11 +125,39 @@ def noise(record: Record, tables: dict[str, Published]) -> list[dict]:
             {"model": ours, "dataset": dataset, **compare(cells[ours], cells[BIT])}
             for dataset, cells in tables["table2"].rows.items()
         ]
-        record.say("\n".join(_noise_line(row) for row in of_model))
         called = sum(row["different"] is True for row in of_model)
+        record.say_table(
+            f"Welch's test: {ours} against {BIT}, row by row of Table 2",
+            [
+                "dataset",
+                "gap",
+                "standard error",
+                "t",
+                "degrees of freedom",
+                "p",
+                "p with the rounding",
+                "different at 5 %?",
+            ],
+            [_noise_cells(row) for row in of_model],
+            lines=[_noise_line(row) for row in of_model],
+            note="Three fine-tuning runs a side; one pre-training each, and the test set's own error is not in it.",
+            group="Welch",
+        )
         record.say(f"    different at the 5 % level: {called} of {len(of_model)} rows")
         rows += of_model
     return rows
+
+
+DIFFERENT = {True: "yes", False: "no", None: "rounding decides"}
+
+
+def _noise_cells(row: dict) -> list[str | None]:
+    head = [row["dataset"], f"{row['gap']:+.2f}"]
+    if row["p"] is None:
+        return [*head, None, None, None, None, None, "cannot tell: no deviation printed"]
+    t, (low, high) = row["t"] + 0.0, row["p_range"]
+    tested = [f"{row['se']:.3f}", f"{t:.1f}", f"{row['dof']:.1f}", f"{row['p']:.4f}", f"{low:.4f} to {high:.4f}"]
+    return [*head, *tested, DIFFERENT[row["different"]]]
 
 
 def _noise_line(row: dict) -> str:
@@ -134,7 +169,7 @@ def _noise_line(row: dict) -> str:
         why = "cannot tell: no deviation printed"
         return f"{head}{'-':>8}{'-':>7}{'-':>6}{'-':>8}  {'':<20}{why:<41}{percent(row['cut'])}, no interval"
     low, high = row["p_range"]
-    word = {True: "yes", False: "no", None: "rounding decides"}[row["different"]]
+    word = DIFFERENT[row["different"]]
     return (
         f"{head}{row['se']:>8.3f}{row['t'] + 0.0:>7.1f}{row['dof']:>6.1f}{row['p']:>8.4f}"
         f"  {f'({low:.4f} to {high:.4f})':<20}{word:<19}{row['in_std']:>4.1f} larger std      "
@@ -222,13 +257,21 @@ def compute_claim(record: Record, tables: dict[str, Published]) -> list[dict]:
         "  least compute at equal accuracy, between the models of each family that no cheaper one beats, linear in\n"
         "  log(exaFLOPs); ratio = the other family's compute / ViT's, over the accuracies that both families reach"
     )
-    results = []
+    results: list[dict] = []
     for other in ("ResNet", "hybrid"):
-        record.say(f"  {other} against ViT")
+        lines = [f"  {other} against ViT"]
         for name, by_row in scores.items():
             vit, rival = (frontier([(cost[r], a) for r, a in by_row.items() if family[r] == f]) for f in ("ViT", other))
             results.append({"other": other, "data": name, **compute_ratio(vit, rival)})
-            record.say(f"    {name:<20} {_compute_line(results[-1])}")
+            lines.append(f"    {name:<20} {_compute_line(results[-1])}")
+        record.say_table(
+            f"2 to 4 times less compute? {other} against ViT, by data set",
+            ["data set", "accuracies that both reach, %", f"{other}'s compute / ViT's", "median", "in words"],
+            [_compute_cells(row) for row in results if row["other"] == other],
+            lines=lines,
+            note="Least compute at equal accuracy, between the models that no cheaper one of a family beats (Table 6).",
+            group="compute",
+        )
     return results
 
 
@@ -268,17 +311,29 @@ def _compute_line(row: dict) -> str:
     if not row["overlap"]:
         (v0, v1), (r0, r1) = row["vit"], row["rival"]
         return f"no common range: ViT {v0:.2f} to {v1:.2f} % and {other} {r0:.2f} to {r1:.2f} %"
-    words = []
+    return (
+        f"{row['low']:5.2f} to {row['high']:5.2f} %   ratio {row['min']:4.2f} to {row['max']:4.2f}, "
+        f"median {row['median']:4.2f}   {_compute_words(row)}"
+    )
+
+
+def _compute_words(row: dict) -> str:
+    """How the claim fares on the range that both families reach."""
+    words, other = [], row["other"]
     if other == "ResNet":  # the claim is about ResNets
         where = [text for text, is_so in (("below 2x", row["min"] < 2), ("above 4x", row["max"] > 4)) if is_so]
         share = f"2-4x on {100 * row['inside_2_4']:.0f} % of the range"
         words.append(f"{share}, {' and '.join(where)} elsewhere" if where else "2-4x everywhere")
     if other == "hybrid" or row["rival_cheaper"]:
         words.append(f"the {other} is the cheaper on {100 * row['rival_cheaper']:.0f} %")
-    return (
-        f"{row['low']:5.2f} to {row['high']:5.2f} %   ratio {row['min']:4.2f} to {row['max']:4.2f}, "
-        f"median {row['median']:4.2f}   {'; '.join(words)}"
-    )
+    return "; ".join(words)
+
+
+def _compute_cells(row: dict) -> list[str | None]:
+    if not row["overlap"]:
+        return [row["data"], None, None, None, _compute_line(row)]
+    ratios = f"{row['min']:.2f} to {row['max']:.2f}", f"{row['median']:.2f}"
+    return [row["data"], f"{row['low']:.2f} to {row['high']:.2f}", *ratios, _compute_words(row)]
 
 
 # Printed means and parameter counts ---------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ from shared.errors import UserError
 from shared.schema import checked, read_json
 
 NAMES = ("ViT", "ResNet")
+# they differ by line and marker too, so that grey print and poor sight do
+LOOKS = {
+    "ViT": {"color": "#1f4e9c", "linestyle": "-", "marker": "o"},
+    "ResNet": {"color": "#c05a00", "linestyle": "--", "marker": "s"},
+}
 SIZES = (1000, 5000, 50000)  # training images of the article's six runs
 # sha256 of the 5,000 validation images that every seed uses, see stream.Arrays.fingerprint
 CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"

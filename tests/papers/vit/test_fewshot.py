@@ -117,10 +117,10 @@ def test_a_table_prints_as_in_the_article(record, published_log, data, classes, 
     models = [script.Model("", name, encoder, None) for name, encoder in encoders.items()]
     printed = script.Run(models, [], None, [], {(data, name): Printed(name) for name in dims}, {}, models[0], [])
     d = SimpleNamespace(title=data, classes=classes, stand_in=None)
-    script.say_table_of(record, printed, d, data, printed.article)
+    script.say_table_of(record, printed, d, data, "the article's protocol", printed.article)
     assert record.lines == log[first : first + 9]
     Printed.tied = 3  # ties are named under the table, where there are any
-    script.say_table_of(record, printed, d, data, printed.article)
+    script.say_table_of(record, printed, d, data, "the article's protocol", printed.article)
     assert len(record.lines) == 9 + 9 + 7
     assert record.lines[-7].startswith("  ViT-B/32: 3 of 200 scored images have their largest score at several classes")
 

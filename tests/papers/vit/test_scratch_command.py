@@ -292,6 +292,7 @@ def test_the_command_line_is_frozen() -> None:
         "threads",
         "estimate",
         "until",
+        "figures",
         "train",
     ]
     config = parse(script.Config, ["--sizes", "100", "200", "--models", "ViT", "--no-train", "--variant", "bf16"])

@@ -23,6 +23,7 @@ from papers.vit.part4.runs import (
     write_json,
 )
 from shared import published
+from shared.plots import in_words
 from shared.record import Record
 
 # Unrounded accuracies that print as the article's; its gaps follow from such, not from the printed ones.
@@ -358,16 +359,28 @@ def test_smoothing_is_an_exponential_moving_average() -> None:
     assert curves.smooth([1.0, 0.0, 0.0]) == pytest.approx([1.0, 0.99, 0.9801])
 
 
-def test_figures_have_a_panel_a_size_and_their_twins(tmp_path: Path) -> None:
+def test_figures_have_a_panel_a_size_and_the_articles_points_beside_ours(tmp_path: Path) -> None:
     article_curves(tmp_path)
-    shown, _, _ = curves.read(tmp_path, seed=0)
-    path = curves.draw_curves(shown, tmp_path / "curves.png")
-    text = path.with_suffix(".svg").read_text(encoding="utf-8")
-    assert path.read_bytes().startswith(b"\x89PNG") and "1,000 images" in text and "50,000 images" in text
+    article = published.load("vit", "scratch")
+    shown, repeats, _ = curves.read(tmp_path, seed=0)
+    words = in_words(curves.draw_curves(shown, repeats, article))
+    assert "1,000 images: " in words and "50,000 images: " in words and "(log scale)" in words
+    printed = article["curve, 50,000 images/ViT step 500"].printed
+    assert f"{printed} at 500" in words and "0.004 at 2,500" in words
+    assert "article" not in in_words(curves.draw_curves(shown, repeats, None))
     (tmp_path / "ResNet-50000-seed0.json").unlink()
-    few = curves.draw_curves(curves.read(tmp_path, seed=0)[0], tmp_path / "few.png")
-    assert ">ResNet<" in few.with_suffix(".svg").read_text(
-        encoding="utf-8"
-    )  # the legend names what another panel shows
-    path = curves.draw_sizes(shown, published.load("vit", "scratch"), tmp_path / "sizes.png")
-    assert "ResNet, article" in path.with_suffix(".svg").read_text(encoding="utf-8")
+    shown, repeats, _ = curves.read(tmp_path, seed=0)
+    few = curves.draw_curves(shown, repeats, None)
+    legend = few.axes[1].get_legend() or few.axes[0].get_legend()
+    assert "ResNet" in [text.get_text() for text in legend.get_texts()]  # names what another panel shows
+
+
+def test_the_sizes_stand_on_a_log_axis_with_their_errors_and_the_articles_points() -> None:
+    cells = {("ViT", 1000): cell(40.0, 42.0, seeds=(0, 1)), ("ViT", 5000): cell(50.0), ("ResNet", 1000): cell(52.0)}
+    figure = script.draw_sizes(cells, published.load("vit", "scratch"), 5000)
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "log" and axes.get_ylim()[0] == 0
+    words = in_words(figure)
+    assert "ViT, ours: 41 at 1,000, 50 at 5,000" in words and "ViT, article: 39 at 1,000" in words
+    assert "article" not in in_words(script.draw_sizes(cells, None, 5000))
+    assert script.gaps_in_words(cells) == "" or "points at 1,000 images" in script.gaps_in_words(cells)

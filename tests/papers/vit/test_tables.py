@@ -272,16 +272,30 @@ def test_table1_is_counted_without_memory(tmp_path):
     }  # fmt: skip
 
 
-def test_figures_are_images_with_an_svg_twin_and_the_same_bytes(tmp_path):
-    from PIL import Image
+def test_figures_show_every_printed_number_that_they_are_of():
+    from shared.plots import in_words
 
-    assert len(vit_part4_tables.FIGURES) == 3
-    for draw, name, caption in vit_part4_tables.FIGURES:
-        path, again = (draw(read_tables(), tmp_path / folder / name) for folder in "ab")
-        assert caption and Image.open(path).size[0] > 800
-        assert path.with_suffix(".svg").read_text(encoding="utf-8").startswith("<?xml")
-        for suffix in (".png", ".svg"):
-            assert path.with_suffix(suffix).read_bytes() == again.with_suffix(suffix).read_bytes()
+    tables = read_tables()
+    figure2, figure3, table6 = (draw(tables) for draw, *_ in vit_part4_tables.FIGURES)
+    assert "77.63 at VTAB 19 tasks" in in_words(figure2)
+    for id, cell in tables["table5"].numbers.items():
+        if id.split("/")[1] == "ImageNet":
+            assert f"{cell.value:.4g} at" in in_words(figure3)
+    assert "axis cut" in in_words(figure3) and "axis cut" in in_words(table6) and "axis cut" not in in_words(figure2)
+
+
+def test_the_audit_is_in_tables(tmp_path):
+    record = vit_part4_tables.main(vit_part4_tables.Config(results=tmp_path))
+    tables = {table["title"]: table["rows"] for table in record.as_json()["tables"]}
+    audit, *rest = tables.values()
+    assert len(audit) == len(record.results["cross_table"]) and audit[0][4] and not audit[-1][4]  # unequal ones first
+    welch = [rows for title, rows in tables.items() if title.startswith("Welch's test")]
+    compute = [rows for title, rows in tables.items() if title.startswith("2 to 4 times less compute?")]
+    assert sum(map(len, welch)) == len(record.results["noise"])
+    assert sum(map(len, compute)) == len(record.results["compute"]) and len(rest) == 4
+    answer = record.as_json()["answer"]
+    assert f"of {len(audit)} quantities" in answer
+    assert f"{sum(row[7] == 'yes' for row in welch[0])} of {len(welch[0])} rows" in answer
 
 
 @pytest.mark.parametrize("folder", [ROOT, SCRIPT.parent])
