@@ -411,7 +411,8 @@ def test_sources_are_linked_where_they_are_named(tmp_path):
     (tmp_path / "toy" / "paper.toml").write_text(
         'title = "A toy"\n[[sources]]\nname = "the article"\ntitle = "All of it & more"\nurl = "https://a.org/x"\n'
         '[[sources]]\nname = "the note"\ntitle = "Kept here"\n'
-        '[[sources]]\nname = "it"\ntitle = "x"\nurl = "javascript:1"\n'
+        '[[sources]]\nname = "it"\ntitle = "x"\nurl = "javascript:1"\n',
+        encoding="utf-8",
     )
     paper = read_paper(tmp_path / "toy" / "paper.toml")
     html = linked("Does the article hold, <b>the note</b> too? It says the article does; it.", paper)
@@ -438,7 +439,8 @@ def test_variants_stand_beside_the_reference_under_their_own_name(tmp_path):
     published_file.parent.mkdir(parents=True)
     published_file.write_text(
         '{"schema": 1, "paper": "toy", "experiment": "table1", "source": "arXiv:1234.56789", "unit": "%",'
-        ' "numbers": {"one": {"printed": "50.0", "images": 1000}}}'
+        ' "numbers": {"one": {"printed": "50.0", "images": 1000}}}',
+        encoding="utf-8",
     )
     from shared.published import read
 
