@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise, product
 
-from papers.vit.part4.cells import BIT, H14, L16, RELEASED, TABLE5_CELL, error_cut, half_unit, mean, spread, value
+from papers.vit.part4.cells import BIT, H14, L16, RELEASED, TABLE5_CELL, error_cut, mean, spread, value
 from shared.errors import UserError
 from shared.published import Number, Published
 from shared.record import Record
@@ -187,9 +187,9 @@ def compare(a: Number, b: Number) -> dict:
         return row
     t, dof, p, se = welch(gap, s1, s2, a.n, b.n)
     # what the printed digits stand for: the gap may be two half units off, each deviation one; the corners bound p
-    slack = half_unit(a) + half_unit(b)
+    slack = a.half_unit + b.half_unit
     gaps = [gap - slack, gap + slack, *([0.0] if abs(gap) < slack else [])]
-    stds = [(max(0.0, s1 + i * half_unit(a)), max(0.0, s2 + j * half_unit(b))) for i, j in product((-1, 1), (-1, 1))]
+    stds = [(max(0.0, s1 + i * a.half_unit), max(0.0, s2 + j * b.half_unit)) for i, j in product((-1, 1), (-1, 1))]
     corners = [welch(g, *pair, a.n, b.n)[2] for g, pair in product(gaps, stds) if max(pair) > 0]
     low, high = min(p, *corners), max(p, *corners)
     cut_low, cut_high = fieller(100 - m1, 100 - m2, s1**2 / a.n, s2**2 / b.n, dof)
@@ -350,8 +350,8 @@ def rounding(record: Record, tables: dict[str, Published]) -> list[dict]:
     results = []
     for what, printed, cells in checks:
         ours = mean([value(cell) for cell in cells.values()])
-        slack = mean([half_unit(cell) for cell in cells.values()])
-        possible = abs(ours - value(printed)) <= slack + half_unit(printed) + 1e-9
+        slack = mean([cell.half_unit for cell in cells.values()])
+        possible = abs(ours - value(printed)) <= slack + printed.half_unit + 1e-9
         verdict = record.judge(printed, ours, same_runs=True, terms={"rounding of the values": slack})
         word = f"possible: the true mean lies in {ours - slack:.3f} to {ours + slack:.3f}" if possible else "impossible"
         word = "equal" if verdict.verdict == EQUAL else word

@@ -42,11 +42,6 @@ def spread(cell: Number | None) -> float:
     return math.nan if cell is None or cell.std is None else float(cell.std)
 
 
-def half_unit(cell: Number) -> float:
-    """Half a unit of the last printed digit."""
-    return cell.half_unit
-
-
 def mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
