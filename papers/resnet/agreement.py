@@ -20,7 +20,7 @@ Tables = dict[str, Published]
 
 def half_unit(*cells: Number) -> float:
     """What the rounding of printed inputs leaves open in their sum or difference."""
-    return sum(0.5 * 10.0**-cell.decimals for cell in cells)
+    return sum(cell.half_unit for cell in cells)
 
 
 def difference(a: Number, b: Number) -> float:
