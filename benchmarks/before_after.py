@@ -75,6 +75,10 @@ def serve(work: str, folder: str) -> None:
 
     import torch
 
+    if Path("shared/process.py").exists():  # a tree without it sets the allocator where a network is built
+        from shared import process
+
+        process.set_up()
     torch.set_num_threads(2)
     kind, _, name = work.partition(": ")
     todo = extraction(name, folder) if kind == "extraction" else ridge() if kind == "ridge" else step(name)
