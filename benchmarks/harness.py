@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,6 +102,15 @@ class Results(dict):
         atomic_write(self.file, json.dumps(self, indent=1) + "\n")
         if self.report:
             atomic_write(self.file.with_suffix(".md"), "\n".join(self.report(self)).rstrip() + "\n")
+
+
+def process(*command: str, **environment: str) -> dict:
+    """The JSON object that `python command` prints, run in a process of its own. SystemExit if it fails."""
+    own = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    done = subprocess.run([sys.executable, *command], env=own, stdout=subprocess.PIPE, text=True, timeout=900)
+    if done.returncode:
+        raise SystemExit(f"{Path(command[0]).name}: its process ended with code {done.returncode}, see above")
+    return json.loads(done.stdout)
 
 
 def apart(work: Callable[..., T], *arguments: object) -> T:

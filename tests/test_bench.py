@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -25,3 +26,26 @@ def test_an_unknown_name_is_one_line():
     done = subprocess.run([*RUN, "ridge", "rigde"], capture_output=True, encoding="utf-8", timeout=60)
     assert done.returncode == 2 and done.stderr.startswith("error: rigde: no such benchmark; there are ")
     assert done.stderr.count("\n") == 1
+
+
+def test_every_name_that_a_benchmark_takes_from_the_harness_is_there():
+    # nobody runs the long ones between releases, so a name that went would be found too late
+    names = {}
+    for file in (ROOT / "benchmarks").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "harness":
+                names[node.attr] = file.name
+            elif isinstance(node, ast.ImportFrom) and node.module == "harness":
+                names |= {alias.name: file.name for alias in node.names}
+    harness = (ROOT / "benchmarks" / "harness.py").read_text(encoding="utf-8")
+    there = {name for line in ast.parse(harness).body for name in bound(line)}
+    assert {name: file for name, file in names.items() if name not in there} == {}
+
+
+def bound(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module's top level binds."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name for alias in node.names]
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return [name.id for target in ast.walk(node) for name in [target] if isinstance(name, ast.Name)]
+    return [node.name] if hasattr(node, "name") else []
