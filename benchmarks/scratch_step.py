@@ -32,11 +32,13 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from papers.vit.part4 import networks, stream
+from papers.vit.part4 import networks
 from papers.vit.part4.networks import Factor
-from papers.vit.part4.runs import NAMES, VARIANTS, Recipe, Run
+from papers.vit.part4.runs import NAMES, Recipe, Run
 from papers.vit.part4.trainer import Trainer
 from shared import cli, process
+from shared.training import stream
+from shared.training.runs import VARIANTS
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CPU = torch.device("cpu")

@@ -40,11 +40,9 @@ COMPUTING = [
     *(f"tests/shared/test_{name}.py" for name in ("device", "ridge", "transforms", "features", "reference_features")),
     *(f"tests/shared/test_models_{name}.py" for name in ("fast", "hf", "timm", "wheels")),
     *(f"tests/shared/test_{name}.py" for name in ("images", "data", "verdict", "graph_trace", "graph_align")),
-    *(
-        f"tests/papers/vit/test_{name}.py"
-        for name in ("tables", "fewshot", "top5", "scratch_trainer", "scratch_stream")
-    ),
-    *(f"tests/papers/vit/test_scratch_{name}.py" for name in ("networks", "factors")),
+    *(f"tests/papers/vit/test_{name}.py" for name in ("tables", "fewshot", "top5")),
+    "tests/shared/test_training_stream.py",
+    *(f"tests/papers/vit/test_scratch_{name}.py" for name in ("trainer", "networks", "factors")),
     *(f"tests/papers/resnet/test_{name}.py" for name in ("architectures", "resnet_tables")),
     "tests/papers/comparisons/test_comparison_findings.py",
     "tests/test_evidence.py",

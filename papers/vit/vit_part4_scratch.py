@@ -10,7 +10,7 @@
 Expected (float32): the ResNet ahead at every size, by 11 to 21 points; ViT 39 % and 64 %, ResNet 51 to 55 % and 84 % at
 1,000 and 50,000 images. CIFAR-10 comes from PAPERS_DATA, the hub's cache or the network.
 
-The recipe is in part4/runs.py, the networks in part4/networks.py, the loop in part4/trainer.py. Curves grow in
+The recipe is in part4/runs.py, the networks in part4/networks.py, the loop in shared/training. Curves grow in
 results/vit/<experiment>/ (vit_part4_scratch_curves.py prints and draws them); a killed start goes on from the last
 validation. Writes results/vit/<experiment>.log and .json.
 
@@ -41,9 +41,7 @@ from papers.vit.part4.runs import (
     Curve,
     Recipe,
     Run,
-    Variant,
     departure,
-    read_starts,
     seeds_beside,
 )
 from shared import cli, process, published
@@ -52,6 +50,7 @@ from shared.plots import publish
 from shared.published import Published
 from shared.record import Record
 from shared.text import notice
+from shared.training.runs import Variant, read_starts
 from shared.verdict import Measured, Z
 
 if TYPE_CHECKING:
@@ -149,15 +148,15 @@ def check(config: Config) -> None:
 
 
 def main(config: Config) -> Record | None:
-    from papers.vit.part4 import stream, trainer
-    from shared.device import choose, rank_and_world, require_compiler
+    from papers.vit.part4 import trainer
+    from shared.device import rank_and_world
+    from shared.training import stream
+    from shared.training.experiment import arithmetic
 
     check(config)
     process.use_threads(config.threads)
     rank, _ = rank_and_world()
-    choice = choose(config.device, "bf16" if config.variant.startswith("bf16") else "fp32")
-    if config.variant.endswith("compiled") and choice.device.type == "cpu" and config.train:
-        require_compiler(f"--variant {config.variant}")
+    choice, _ = arithmetic(config.variant, config.device, training=config.train)
     # what is no option stays the article's
     recipe = Recipe(**{key: getattr(config, key) for key in vars(Recipe()) if hasattr(config, key)})
     question = "From scratch and at equal cost: how do a ViT and a ResNet gain from more images?"
@@ -170,14 +169,15 @@ def main(config: Config) -> Record | None:
     if config.factors:
         question = "Does anything that the article leaves out of its recipe move the result?"
         runs = plan(config)
-    train_set, test_set = open_data(config)
+    train_set, test_set = stream.load_sets(config.data, train=config.split, test=config.test_split, **config.where)
     train, test = (stream.arrays_of(images, config.image_size) for images in (train_set, test_set))
-    note_copies(train_set, test_set)
+    stream.note_copies(train_set, test_set)
 
     name = config.experiment + "-factors" * bool(config.factors)
     with Record("vit", name, config=config, question=question, results=config.results, quiet=rank > 0) as record:
         folder = record.directory / name
-        experiment = trainer.Experiment(runs, train, test, recipe, choice.device, folder, config.until)
+        which = {"runs": runs, "train": train, "test": test, "recipe": recipe}
+        experiment = trainer.Experiment(**which, device=choice.device, folder=folder, until=config.until)
         for run in runs:  # a size that does not fit or a damaged file is found out before anything trains
             experiment.curve(run)
             read_starts(run.machine_file(folder))
@@ -204,34 +204,11 @@ def main(config: Config) -> Record | None:
     return record
 
 
-def open_data(config: Config) -> tuple[ImageSet, ImageSet]:
-    """The images to train on and to test on, over one list of classes; said before anything is trained."""
-    from papers.vit.part4 import stream
-    from shared.data import load_two, tell_assumed
-
-    train, test = load_two(config.data, train=config.split, test=config.test_split, **config.where)
-    if test is train:
-        train, test = stream.hold_out(train)
-    tell_assumed(train, test)
-    return train, test
-
-
-def note_copies(train: ImageSet, test: ImageSet) -> None:
-    """Test images whose very pixels are trained on: counted and told, not left out, as the article trains on all."""
-    from shared.data import copies
-
-    again = copies(test, train)
-    which = f", e.g. {test.where(int(again[0]))}" if len(again) else ""
-    test.notes.append(f"by content: {len(again):,} of {len(test):,} test images are training images too{which}")
-    if len(again):
-        notice(f"  {test.notes[-1]}")
-
-
 def origin(
     record: Record, config: Config, experiment: Experiment, train_set: ImageSet, test_set: ImageSet
 ) -> str | None:
     """Note what the numbers came from. Returns why they cannot be compared with the article's, see `departure`."""
-    from papers.vit.part4 import stream
+    from shared.training import stream
 
     record.seed = 0
     one = train_set.split == test_set.split  # a set in one piece

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4.runs import LOOKS, VARIANTS, Curve, departure_of, read_all, read_starts, seeds_beside
+from papers.vit.part4.runs import LOOKS, Curve, departure_of, read_all, seeds_beside
 from shared import cli, published
 from shared.errors import UserError
 from shared.plots import publish
 from shared.published import Published
 from shared.record import Record, require_plain
+from shared.training.runs import VARIANTS, read_starts
 from shared.verdict import Measured
 
 if TYPE_CHECKING:

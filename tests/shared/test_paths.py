@@ -176,11 +176,11 @@ def test_without_file_locks_the_suite_imports_and_writes(tmp_path):
     code = (
         "import sys; sys.modules['fcntl'] = sys.modules['resource'] = None\n"
         "import shared.report.__main__, shared.check, papers.vit.vit_part4_scratch, papers.vit.vit_part4_fewshot\n"
-        "import papers.vit.part4.trainer as trainer\n"
+        "import shared.training.experiment as training\n"
         "from shared.record import Record\n"
         "with Record('toy', 'x') as record: record.say('a line')\n"
         "assert record.as_json()['provenance']['peak_memory_mb'] is None\n"
-        "with trainer.only_start(record.directory): print('trains')\n"
+        "with training.only_start(record.directory): print('trains')\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PAPERS_RESULTS": str(tmp_path)}
     command = [sys.executable, "-c", code]

@@ -22,8 +22,8 @@ from PIL import Image
 from torch import nn
 
 from papers.vit.part4.runs import NAMES, PLAIN, Recipe, Run
-from papers.vit.part4.stream import Arrays, Augmentation, TrainingData, crop_flip
 from shared.errors import UserError
+from shared.training.stream import Arrays, Augmentation, TrainingData, crop_flip
 
 PATCH, DIM, LAYERS, HEADS, MLP = 4, 128, 6, 4, 512
 WIDTHS = (24, 48, 96, 192)

@@ -4,25 +4,21 @@ Source: ViT, explained, Part 4: AdamW, lr 0.001, 250 warm-up steps then cosine t
 steps, random crop with 4 pixels of padding and flip; validation every 250 steps, the best kept. What the article does
 not print is the plainest choice: decay on every parameter, no label smoothing, no gradient clipping, black padding.
 
-`<run>.json` is the curve: a function of the configuration alone, so an interrupted and an uninterrupted run write the
-same bytes on the CPU. `<run>.machine.json` says when, how long and on what. No torch here, so reading is quick.
+What is the same for every paper's runs stands in shared/training/runs.py. No torch here, so reading is quick.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any
 
-import msgspec
-
-from shared import paths
 from shared.errors import UserError
-from shared.schema import checked, read_json
+from shared.training import runs
+from shared.training.runs import Natural, Positive, RunFiles, Variant
 
 NAMES = ("ViT", "ResNet")
 # they differ by line and marker too, so that grey print and poor sight do
@@ -31,16 +27,10 @@ LOOKS = {
     "ResNet": {"color": "#c05a00", "linestyle": "--", "marker": "s"},
 }
 SIZES = (1000, 5000, 50000)  # training images of the article's six runs
-# sha256 of the 5,000 validation images that every seed uses, see stream.Arrays.fingerprint
+# sha256 of the 5,000 validation images that every seed uses, see shared.training.stream.Arrays.fingerprint
 CIFAR10_VALIDATION = "4871d210a89a3e84d753b1888fe7413099926c1ff450b5a1a726a53afe7d6070"
 RUN_FILE = re.compile(r".+-\d+-seed\d+(-[\w-]+)?\.json")
 PLAIN = "plain"  # a run's `change` where nothing is changed, beside runs where something is
-TRAIN_ANEW = "delete it to train the run anew"
-
-Variant = Literal["float32", "float32-compiled", "bf16", "bf16-compiled"]
-VARIANTS: tuple[str, ...] = get_args(Variant)
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(RunFiles):
     """Which network is trained on how many images with which seed, in which arithmetic; `change`: of the recipe."""
 
     model: str
@@ -89,15 +79,10 @@ class Run:
         """Whether it departs from the recipe."""
         return self.change not in ("", PLAIN)
 
-    def curve_file(self, experiment: Path) -> Path:
-        """Below the experiment's folder; each change of the recipe has a folder of its own there."""
-        return experiment / self.change / f"{self.name}.json"
-
-    def machine_file(self, experiment: Path) -> Path:
-        return experiment / self.change / f"{self.name}.machine.json"
-
-    def checkpoint_file(self, experiment: Path) -> Path:
-        return experiment / self.change / "checkpoints" / f"{self.name}.ckpt"
+    @property
+    def subfolder(self) -> str:
+        """Each change of the recipe has a folder of its own."""
+        return self.change
 
 
 @dataclass(frozen=True)
@@ -116,15 +101,12 @@ class Best(Validation):
 
 
 @dataclass(frozen=True)
-class Curve:
-    """The curve of a run, finished (`complete`) or not: the validations, and the loss of every update in nats.
+class Curve(runs.Curve):
+    """The validations of a run, and the loss of every update in nats; its identity: `trainer.identity`."""
 
-    identity: all that the numbers depend on besides the machine (`trainer.identity`): run, recipe, images.
-    """
+    PARTS = (Run, Recipe)
+    LATER = frozenset({"change"})
 
-    schema: Literal[1]
-    identity: dict[str, str | int | float | list[float]]
-    complete: bool
     validation_images: Positive
     held_out_images: Positive
     validations: list[Validation]
@@ -149,34 +131,6 @@ class Curve:
         if self.complete and not steps[-1] == len(self.losses) == self.identity.get("steps"):
             raise ValueError("called complete, but it ends before its last step")
 
-    @classmethod
-    def read(cls, path: Path) -> Curve:
-        """The curve at `path`. UserError that names the file: absent, damaged, or its identity lacks run or recipe."""
-        curve = read_json(path, "curve", TRAIN_ANEW, cls)
-        for kind in (Run, Recipe):
-            lacks = {f.name for f in fields(kind)} - curve.identity.keys() - {"change"}
-            if lacks:
-                raise UserError(f"{path}: identity: {min(lacks)!r} is missing; {TRAIN_ANEW}")
-            checked(curve.part(kind), kind, path, TRAIN_ANEW, at="identity")
-        return curve
-
-    @classmethod
-    def of(cls, path: Path, identity: dict[str, Any]) -> Curve | None:
-        """The curve of the run with this identity; None if there is none, UserError if another run's lies there."""
-        if not path.exists():
-            return None
-        curve = cls.read(path)
-        require_same(path, curve.identity, identity)
-        return curve
-
-    def done(self, until: int | None = None) -> bool:
-        """Whether nothing is left to train: the run is complete, or has come to the step `until`."""
-        return self.complete or (until is not None and until <= self.last_step < self.steps)
-
-    def part(self, kind: type) -> dict[str, Any]:
-        """What the identity holds of the dataclass `kind`: the run, or its recipe."""
-        return {f.name: self.identity[f.name] for f in fields(kind) if f.name in self.identity}
-
     @property
     def run(self) -> Run:
         return Run(**self.part(Run))
@@ -186,13 +140,12 @@ class Curve:
         return Recipe(**self.part(Recipe))
 
     @property
-    def steps(self) -> int:
-        """Updates that the run is to have in the end."""
-        return self.identity["steps"]
-
-    @property
     def last_step(self) -> int:
         return self.validations[-1].step
+
+    @property
+    def so_far(self) -> str:
+        return f"{self.best_accuracy:.1f}%"
 
     @property
     def points(self) -> list[tuple[int, float]]:
@@ -220,45 +173,6 @@ class Curve:
         return {key: getattr(self, key) for key in ("best", "validations", "validation_images", "held_out_images")}
 
 
-@dataclass(frozen=True)
-class Start:
-    """One start of a run: what its speed and last bits depend on. Kept apart from the curve, which must not vary."""
-
-    started: str
-    from_step: Natural
-    to_step: Natural
-    seconds: float
-    evaluation_seconds: float
-    device: str
-    threads: int
-    torch: str
-    processor: str = ""
-    commit: str = ""
-
-    @property
-    def words(self) -> str:
-        """In one line, for the provenance of what is made from the run."""
-        where = f"{self.device} ({self.threads} thread{'s' * (self.threads > 1)}), torch {self.torch}"
-        steps = f"steps {self.from_step:,} to {self.to_step:,} in {self.seconds / 60:.0f} minutes on {where}"
-        return f"started {self.started}, {steps}, {self.processor or 'processor not noted'}, " + (
-            f"commit {self.commit}" if self.commit else "commit not noted"
-        )
-
-
-@dataclass(frozen=True)
-class MachineNote:
-    """All starts of a run, the first one first."""
-
-    schema: Literal[1]
-    starts: list[Start]
-
-
-def read_starts(path: Path) -> list[Start]:
-    """Every start of a run, from its machine note; none if there is no note. UserError for a damaged one."""
-    way_out = "delete it: only the times of the run are lost"
-    return read_json(path, "note of the machine", way_out, MachineNote).starts if path.exists() else []
-
-
 def read_all(folder: Path) -> tuple[list[Curve], list[str]]:
     """(every curve in the folder; one line for each file that is left out). Other files are passed by.
 
@@ -276,23 +190,6 @@ def read_all(folder: Path) -> tuple[list[Curve], list[str]]:
         except UserError as error:
             left_out.append(f"left out: {error}")
     return curves, left_out
-
-
-def require_same(path: Path, on_disk: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise UserError naming the first key in which a run on disk differs from the one asked for."""
-    for key in sorted(on_disk.keys() | wanted.keys()):
-        if on_disk.get(key) != wanted.get(key):
-            raise UserError(
-                f"{path}: belongs to another run ({key} is {on_disk.get(key)!r}, asked for {wanted.get(key)!r}); "
-                "choose another --results folder or delete the file"
-            )
-
-
-def write_json(path: Path, content: Curve | MachineNote) -> None:
-    """One line a key: thousands of losses stay one line of a diff."""
-    items = asdict(content).items()
-    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in items)
-    paths.atomic_write(path, f"{{\n{lines}\n}}\n")
 
 
 # against the article --------------------------------------------------------------------------------------------------

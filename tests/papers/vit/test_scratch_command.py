@@ -15,10 +15,10 @@ import pytest
 
 from papers.vit import vit_part4_scratch as script
 from papers.vit import vit_part4_scratch_curves as curves_script
-from papers.vit.part4.trainer import only_start
 from shared.cli import parse, read_config
 from shared.errors import UserError
 from shared.paths import ROOT
+from shared.training.experiment import only_start
 
 TINY = {
     "data": "digits",

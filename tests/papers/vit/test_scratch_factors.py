@@ -15,10 +15,10 @@ from torch import nn
 from papers.vit import vit_part4_scratch as script
 from papers.vit.part4 import networks
 from papers.vit.part4.runs import PLAIN, Best, Curve, Recipe, Run, Validation
-from papers.vit.part4.stream import Augmentation, TrainingData, arrays_of, crop_flip, draw_augmentation, prepare
 from papers.vit.part4.trainer import Trainer, identity
 from shared.data import load_images
 from shared.errors import UserError
+from shared.training.stream import Augmentation, TrainingData, arrays_of, crop_flip, draw_augmentation, prepare
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_thread")

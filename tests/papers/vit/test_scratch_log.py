@@ -20,11 +20,11 @@ from papers.vit.part4.runs import (
     Validation,
     departure,
     departure_of,
-    write_json,
 )
 from shared import published
 from shared.plots import in_words
 from shared.record import Record
+from shared.training.runs import write_json
 
 # Unrounded accuracies that print as the article's; its gaps follow from such, not from the printed ones.
 ARTICLE = {

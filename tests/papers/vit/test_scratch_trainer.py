@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from papers.vit.part4.networks import Factor, attention_code, compiles
-from papers.vit.part4.runs import VARIANTS, Best, Recipe, Run, read_starts
-from papers.vit.part4.stream import Arrays, TrainingData, arrays_of, crop_flip, prepare
-from papers.vit.part4.trainer import Trainer, identity, load_checkpoint, train
+from papers.vit.part4.runs import CIFAR10_VALIDATION, Best, Recipe, Run
+from papers.vit.part4.trainer import Trainer, identity
 from shared.data import load_images
 from shared.errors import UserError
 from shared.paths import ROOT
+from shared.training.runs import VARIANTS, read_starts
+from shared.training.stream import Arrays, TrainingData, arrays_of, crop_flip, prepare, split_test
+from shared.training.trainer import load_checkpoint, train
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -198,3 +200,11 @@ def test_what_a_variant_means() -> None:
 def test_an_unknown_variant(data: TrainingData) -> None:
     with pytest.raises(UserError, match="variant 'fp8' is unknown; choose from float32,"):
         Trainer(Run("ViT", 40, variant="fp8"), TINY, data, CPU)
+
+
+def test_cifar10_is_what_was_trained_on(data_mirror: Path) -> None:
+    """The recorded runs' images, by the hash of the validation images and the constants of normalisation."""
+    source = load_images("cifar10", "test", root=data_mirror)
+    test = arrays_of(source, 32)
+    chosen, _ = split_test(source.labels, 5000)
+    assert test.take(chosen).fingerprint() == CIFAR10_VALIDATION

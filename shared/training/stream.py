@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from shared.errors import UserError
+from shared.text import notice
 
 if TYPE_CHECKING:
     from shared.data import ImageSet
@@ -113,6 +114,11 @@ def crop_flip(images: torch.Tensor, draws: Augmentation, pad: int, mode: str = "
     return padded.flatten(2).gather(2, places).view_as(images)
 
 
+def pixel_mean(images: torch.Tensor) -> torch.Tensor:
+    """Mean of each pixel of uint8 [n, C, H, W], of values in 0..1: float32 [C, H, W]. Integers add up exactly."""
+    return (images.sum(0, dtype=torch.int64).double() / (255 * len(images))).float()
+
+
 def channel_statistics(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel of uint8 [n, C, H, W], of pixels in 0..1, to four digits.
 
@@ -157,12 +163,15 @@ class Arrays:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All that one run reads: its subset, the validation and the held-out images, and the normalisation."""
+    """All that one run reads: its images to train on, the validation and the held-out images, and the normalisation.
+
+    mean, std: of pixels in 0..1, one number a channel; the mean also one a pixel, float32 [3, S, S].
+    """
 
     train: Arrays
     validation: Arrays
     held_out: Arrays
-    mean: tuple[float, ...]
+    mean: tuple[float, ...] | torch.Tensor
     std: tuple[float, ...]
     classes: int
 
@@ -189,6 +198,28 @@ def prepare(
     )
 
 
+def keep_apart(train: Arrays, test: Arrays, count: int, device: torch.device) -> TrainingData:
+    """Train on all but `count` images, which validate: of every class as many, a choice that no seed changes.
+
+    The test images are the held-out ones. The mean of each pixel is that of the images trained on, the deviation 1.
+    """
+    labels = train.labels.cpu().numpy()
+    chosen = np.array([], dtype=np.int64)
+    if count:
+        chosen = balanced(labels, count, [SPLIT], "--validation", train.names)
+    if len(chosen) == len(labels):
+        raise UserError(f"--validation {count} leaves no image to train on; choose a smaller number")
+    rest = train.take(np.setdiff1d(np.arange(len(labels)), chosen))
+    return TrainingData(
+        train=rest.to(device),
+        validation=train.take(chosen).to(device),
+        held_out=test.to(device),
+        mean=pixel_mean(rest.images).to(device),
+        std=(1.0,),
+        classes=int(labels.max()) + 1,
+    )
+
+
 def arrays_of(source: ImageSet, image_size: int) -> Arrays:
     """All images of a set as arrays on the CPU.
 
@@ -204,6 +235,31 @@ def arrays_of(source: ImageSet, image_size: int) -> Arrays:
         images[i] = pixels
     source.remember()
     return Arrays(images, torch.from_numpy(source.labels), tuple(source.class_names))
+
+
+def load_sets(name: str, *, train: str = "", test: str = "", **where: Any) -> tuple[ImageSet, ImageSet]:
+    """The images to train on and to test on, over one list of classes; what was assumed is said before anything trains.
+
+    train, test: names of splits; where: as of `shared.data.load_two`. A set in one piece is divided by `hold_out`.
+    """
+    from shared.data import load_two, tell_assumed
+
+    for_training, for_testing = load_two(name, train=train, test=test, **where)
+    if for_testing is for_training:
+        for_training, for_testing = hold_out(for_training)
+    tell_assumed(for_training, for_testing)
+    return for_training, for_testing
+
+
+def note_copies(train: ImageSet, test: ImageSet) -> None:
+    """Test images whose very pixels are trained on: counted and told, not left out, as papers train on all."""
+    from shared.data import copies
+
+    again = copies(test, train)
+    which = f", e.g. {test.where(int(again[0]))}" if len(again) else ""
+    test.notes.append(f"by content: {len(again):,} of {len(test):,} test images are training images too{which}")
+    if len(again):
+        notice(f"  {test.notes[-1]}")
 
 
 def hold_out(images: ImageSet) -> tuple[ImageSet, ImageSet]:

@@ -10,9 +10,9 @@ import torch
 import torchvision.transforms.v2.functional as tv
 from PIL import Image
 
-from papers.vit.part4 import stream as data
 from shared.data import load_images
 from shared.errors import UserError
+from shared.training import stream as data
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
 
@@ -122,13 +122,3 @@ def test_prepare_normalises_all_sizes_alike() -> None:
     parts = [data.prepare(train, test, size=n, seed=0, validation=100, device=torch.device("cpu")) for n in (20, 200)]
     assert parts[0].mean == parts[1].mean and parts[0].fingerprints != parts[1].fingerprints
     assert [len(p.train) for p in parts] == [20, 200] and len(parts[0].held_out) == 400
-
-
-def test_cifar10_is_what_was_trained_on(data_mirror: Path) -> None:
-    """The recorded runs' images, by the hash of the validation images and the constants of normalisation."""
-    from papers.vit.part4.runs import CIFAR10_VALIDATION
-
-    source = load_images("cifar10", "test", root=data_mirror)
-    test = data.arrays_of(source, 32)
-    chosen, _ = data.split_test(source.labels, 5000)
-    assert test.take(chosen).fingerprint() == CIFAR10_VALIDATION
