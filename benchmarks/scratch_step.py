@@ -1,10 +1,12 @@
 """A training step of the recipe against the usual loop, paired in one run: speed, the same losses, augmentation.
 
-    python benchmarks/scratch_step.py                   about 6 minutes on two quiet cores
+    python benchmarks/scratch_step.py                        about 9 minutes on two quiet cores
+    python benchmarks/scratch_step.py --models ResNet-20     a third of that: only the network of resnet_cifar.py
 
 The usual loop: PIL images in a DataLoader with two workers, torchvision's RandomCrop, RandomHorizontalFlip, ToTensor,
-Normalize on each image, float32, AdamW as it comes (neither fused nor channels_last). Ours: the variants of
-`vit_part4_scratch.py`. Networks and batch size (128) are the article's, images are random.
+Normalize on each image, float32, the optimiser as it comes (neither fused nor channels_last). Ours: the variants of
+`vit_part4_scratch.py` and `resnet_cifar.py`. ViT and ResNet are the article's, trained with AdamW; ResNet-20 is that of
+He et al., section 4.2, trained with SGD. Batch 128, images are random.
 
 Every way has a process of its own, as a user's training has: ours tells the allocator to keep freed memory, from which
 the usual loop must not gain. Rounds are interleaved (every way takes its steps in turn while the others wait), medians
@@ -32,23 +34,25 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from papers.resnet import networks as residual
+from papers.resnet import resnet_cifar
 from papers.vit.part4 import networks
-from papers.vit.part4.networks import Factor
 from papers.vit.part4.runs import NAMES, Recipe, Run
 from papers.vit.part4.trainer import Trainer
 from shared import cli, process
-from shared.training import stream
+from shared.training import stream, trainer
 from shared.training.runs import VARIANTS
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CPU = torch.device("cpu")
+RESIDUAL = "ResNet-20"  # of the residual networks' own paper
 # The usual loop's two workers prepare two batches each while the others compute: those steps of a round do not count.
 WAITING, COUNTED = 4, 3
 
 
 @dataclass
 class Config:
-    models: tuple[str, ...] = NAMES
+    models: tuple[str, ...] = (*NAMES, RESIDUAL)
     """networks to time; others keep the numbers that they have"""
     rounds: int = 5
     """rounds of seven steps for each way, of which three count"""
@@ -74,8 +78,14 @@ def usual_loop(
     name: str, images: torch.Tensor, labels: torch.Tensor, order: list[int], augment: bool
 ) -> Iterator[float]:
     """Yields a step's loss; the recipe's schedule, the same initial weights as ours."""
-    recipe, model = Recipe(), networks.build(name, attention="sdpa")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    if name == RESIDUAL:
+        recipe = resnet_cifar.PAPER
+        model = residual.initialise(residual.build(resnet_cifar.network(name)), 0)
+        settings = {"momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
+        optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr, **settings)
+    else:
+        recipe, model = Recipe(), networks.build(name, attention="sdpa")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     loader = DataLoader(Usual(images, labels, augment), batch_size=recipe.batch, sampler=order, num_workers=2)
     for step, (x, y) in enumerate(loader):
         for group in optimizer.param_groups:
@@ -96,9 +106,11 @@ def material() -> stream.TrainingData:
     return stream.TrainingData(stream.Arrays(images, labels), test, test, MEAN, STD, 10)
 
 
-def trainer_of(name: str, variant: str, data: stream.TrainingData, factor: Factor | None = None) -> Trainer:
+def trainer_of(name: str, variant: str, data: stream.TrainingData) -> trainer.Trainer:
     process.set_up()
-    return Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU, factor)
+    if name == RESIDUAL:
+        return resnet_cifar.Trainer(resnet_cifar.Run(name, variant=variant), resnet_cifar.PAPER, data, CPU)
+    return Trainer(Run(name, len(data.train), variant=variant), Recipe(), data, CPU)
 
 
 def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
@@ -107,11 +119,12 @@ def loop_of(name: str, way: str, augment: bool = True) -> Iterator[float]:
     if way == "usual":
         order = np.concatenate([stream.batch_positions(1000, step, 128, 0) for step in range(400)]).tolist()
         yield from usual_loop(name, data.train.images, data.train.labels, order, augment)
-    as_they_are = Factor("no augmentation", augment=lambda images, draws, pad: images)
-    trainer = trainer_of(name, way, data, None if augment else as_they_are)
+    ours = trainer_of(name, way, data)
+    if not augment:
+        ours.augment = lambda images, draws, pad: images
     while True:
-        trainer.step()
-        yield trainer.fetch()
+        ours.step()
+        yield ours.fetch()
 
 
 def begin(name: str, way: str, threads: int) -> None:
@@ -166,8 +179,8 @@ def augmentation(images: torch.Tensor) -> dict[str, float]:
 
 def evaluation(name: str, variant: str, data: stream.TrainingData) -> float:
     """Seconds to score 5,000 images, the median of three."""
-    trainer = trainer_of(name, variant, data)
-    way = {name: lambda: seconds(lambda: trainer.correct(data.held_out))}
+    ours = trainer_of(name, variant, data)
+    way = {name: lambda: seconds(lambda: ours.correct(data.held_out))}
     return harness.medians(harness.alternate(way, 3, quiet=True))[name]
 
 
@@ -180,8 +193,9 @@ def measure(name: str, rounds: int, data: stream.TrainingData) -> dict:
         "faster": {way: round(step["usual"] / s, 2) for way, s in step.items()},
         "faster_by_round": {way: [round(min(r), 2), round(max(r), 2)] for way, r in by_round.items()},
         "rounds": rounds,
+        "machine": harness.machine_line(harness.here()["machine"]),
     }
-    for variant in ("float32", "bf16-compiled"):
+    for variant in ("float32", "bf16-compiled") if name in NAMES else ():  # the shares are of the article's runs
         one = evaluation(name, variant, data)
         run = 2500 * step[variant] + 11 * one  # a run's 2,500 steps and eleven validations
         shares = {"share_of_run_each": round(one / run, 4), "share_of_run_all_eleven": round(11 * one / run, 4)}
@@ -200,7 +214,8 @@ def report(result: dict) -> list[str]:
     for name, entry in result["models"].items():
         low_high = {v: "{:.2f} to {:.2f}".format(*entry["faster_by_round"][v]) for v in VARIANTS}
         cells = [f"{entry['step_ms'][v]:.0f} ({entry['faster'][v]:.2f}x, {low_high[v]})" for v in VARIANTS]
-        steps.append([f"{name}, {entry['rounds']} rounds", f"{entry['step_ms']['usual']:.0f}", *cells])
+        where = entry.get("machine", harness.machine_line(result["machine"]))
+        steps.append([f"{name}, {entry['rounds']} rounds", where, f"{entry['step_ms']['usual']:.0f}", *cells])
         for variant in VARIANTS:
             scoring, difference = entry.get(f"evaluation {variant}"), entry.get(f"largest loss difference {variant}")
             shares = [scoring[f"share_of_run_{part}"] for part in ("each", "all_eleven")] if scoring else []
@@ -216,7 +231,7 @@ def report(result: dict) -> list[str]:
         f"{result['torch']}. Batch 128, ms a step, medians of interleaved rounds, each way in a process of its own",
         "(ratio to the usual loop, its range over the rounds).",
         "",
-        *harness.table(["", "usual loop", *VARIANTS], steps),
+        *harness.table(["", "on", "usual loop", *VARIANTS], steps),
         "",
         "Scoring 5,000 images, its share of a run, that of the eleven scorings of a run, and the largest difference to",
         "the usual loop's losses over 20 steps:",
@@ -235,6 +250,8 @@ def report(result: dict) -> list[str]:
 def main(config: Config) -> None:
     data = material()
     result = harness.Results("scratch_step", report, models={})
+    for entry in result["models"].values():  # those that are kept were measured on the machine of before
+        entry.setdefault("machine", harness.machine_line(result["machine"]))
     result |= {**harness.here(), "torch": torch.__version__, "threads": torch.get_num_threads()}
     result["augmentation_ms"] = augmentation(data.train.images)
     print("augmentation of 128 images, ms:", result["augmentation_ms"])
