@@ -451,9 +451,10 @@ def tell(record: Record, config: Config, plan: Experiment, why: str | None) -> N
         publish(record, figure, record.experiment, caption, data=f"results/resnet/{record.experiment}/")
     if repeats:
         record.answer(in_words(repeats, why))
+    other = "; of other runs than its own nothing follows for its numbers" * bool(why)
     record.cannot_show(
         "how far the paper's own run was from its mean: it prints one run of each network of 20 to 56 layers. "
-        f"Which images were kept apart there is not printed{'; a short run says nothing about a long one' * bool(why)}."
+        f"Which images were kept apart there is not printed{other}."
     )
 
 
