@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 
 from shared import paths
-from shared.device import Choice, bf16_unit, choose, rank_and_world, require_compiler
+from shared.device import Choice, choose, rank_and_world, require_compiler
 from shared.errors import UserError
 from shared.text import notice
 from shared.training import runs
@@ -155,16 +155,17 @@ def arithmetic(variant: str, device: str, *, training: bool) -> tuple[Choice, Va
         if variant.endswith("compiled") and choice.device.type == "cpu" and training:
             require_compiler(f"--variant {variant}")
         return choice, variant
-    where = choose(device, "fp32").device
-    bf16 = torch.cuda.is_bf16_supported() if where.type == "cuda" else where.type == "cpu" and bool(bf16_unit()[0])
-    choice = choose(device, "bf16" if bf16 else "fp32")
+    choice = choose(device)
+    if choice.device.type == "cuda":  # autocast to float16 would need the loss scaled
+        choice = choose(device, "bf16" if torch.cuda.is_bf16_supported() else "fp32")
     compiled, why = "-compiled", "compiled: a C++ compiler is there"
     try:
         require_compiler("--variant auto")
     except UserError:
         compiled, why = "", "not compiled: no C++ compiler was found"
-    if where.type == "mps":
+    if choice.device.type == "mps":
         compiled, why = "", "not compiled: on MPS"
+    bf16 = choice.dtype is torch.bfloat16
     return replace(choice, reason=f"{choice.reason}; {why}"), f"{'bf16' if bf16 else 'float32'}{compiled}"
 
 

@@ -25,6 +25,7 @@ from shared.data import load_images
 from shared.errors import UserError
 from shared.paths import ROOT
 from shared.record import Record
+from shared.training import experiment
 from shared.training.stream import TrainingData, arrays_of, draw_augmentation, keep_apart
 from shared.training.trainer import train
 from shared.verdict import judge
@@ -290,3 +291,23 @@ def test_configurations_load() -> None:
     assert (full.steps, full.drops, full.seeds) == (PAPER.steps, PAPER.drops, 1)
     assert (short.steps, short.drops, short.seeds) == (8_000, (4_000, 6_000), 3)
     assert 8 * short.steps == full.steps and [8 * drop for drop in short.drops] == list(full.drops)
+
+
+@pytest.mark.parametrize(
+    ("unit", "compiler", "variant"),
+    [
+        ("AMX", True, "bf16-compiled"),
+        (None, True, "float32-compiled"),
+        ("AVX512-BF16", False, "bf16"),
+        (None, False, "float32"),
+    ],
+)
+def test_the_arithmetic_is_what_the_processor_has(unit, compiler, variant, monkeypatch) -> None:
+    def none_found(option: str) -> None:
+        raise UserError(option)
+
+    monkeypatch.setattr("shared.device.bf16_unit", lambda: (unit, f"unit {unit}"))
+    monkeypatch.setattr(experiment, "require_compiler", (lambda option: None) if compiler else none_found)
+    choice, found = experiment.arithmetic("auto", "cpu", training=True)
+    assert found == variant and f"unit {unit}" in choice.reason and "C++ compiler" in choice.reason
+    assert experiment.arithmetic("float32", "cpu", training=True)[1] == "float32"
