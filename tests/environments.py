@@ -40,7 +40,7 @@ COMPUTING = [
     *(f"tests/shared/test_{name}.py" for name in ("device", "ridge", "transforms", "features", "reference_features")),
     *(f"tests/shared/test_models_{name}.py" for name in ("fast", "hf", "timm", "wheels")),
     *(f"tests/shared/test_{name}.py" for name in ("images", "data", "verdict", "graph_trace", "graph_align")),
-    *(f"tests/papers/vit/test_{name}.py" for name in ("tables", "fewshot", "top5")),
+    *(f"tests/papers/vit/test_{name}.py" for name in ("tables", "part5_compute", "fewshot", "top5")),
     "tests/shared/test_training_stream.py",
     *(f"tests/papers/vit/test_scratch_{name}.py" for name in ("trainer", "networks", "factors")),
     *(f"tests/papers/resnet/test_{name}.py" for name in ("architectures", "resnet_tables")),
@@ -48,7 +48,13 @@ COMPUTING = [
     "tests/test_evidence.py",
 ]
 # Results that are arithmetic alone, run again by the commands that they record.
-ARITHMETIC = ("vit/tables", "resnet/tables", "comparisons/builtins", "comparisons/resnet-block-vs-vit-b16")
+ARITHMETIC = (
+    "vit/tables",
+    "vit/part5-compute",
+    "resnet/tables",
+    "comparisons/builtins",
+    "comparisons/resnet-block-vs-vit-b16",
+)
 FOUND = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])  # beyond NumPy's least
 NUMPY = {"NPY_DISABLE_CPU_FEATURES": " ".join(FOUND), "OPENBLAS_CORETYPE": "NEHALEM"}
 LOWEST = {

@@ -15,8 +15,8 @@ import pytest
 from shared.paths import ROOT
 
 NAMES = (
-    "setup demo test test-environments lint tables fewshot fewshot-offline top5 top5-offline scratch scratch-demo "
-    "curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report bench clean"
+    "setup demo test test-environments lint tables part5-compute fewshot fewshot-offline top5 top5-offline scratch "
+    "scratch-demo curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report bench clean"
 )
 TARGETS = NAMES.split()
 
@@ -56,6 +56,7 @@ def test_every_target_has_a_recipe_and_passes_arguments_on():
 STUB = """#!/bin/sh
 case "$*" in
   *shared.report*) echo "$*" > note.txt; echo "the page to look at"; exit 0;;
+  *part5_compute*) file=vit/part5-compute.json;;
   *tables*) file=vit/tables.json;; *compare*) file=comparisons/resnet-block-vs-vit-b16.json;;
   *fewshot.py*) file=vit/fewshot-demo.json;; *pictures*) file=vit/pictures-demo.json;;
   *curves*) file=vit/scratch-demo-curves.json;; *scratch*) file=vit/scratch-demo.json;;
@@ -65,7 +66,8 @@ echo "said by the script"
 [ -e "broken-$(basename $file)" ] && { echo "error: no network; set PIP_FIND_LINKS" >&2; exit 2; }
 mkdir -p $(dirname $PAPERS_RESULTS/$file) && touch $PAPERS_RESULTS/$file
 """
-STEPS = ["tables", "resnet-block-vs-vit-b16", "fewshot-demo", "pictures-demo", "scratch-demo", "scratch-demo-curves"]
+STEPS = ["tables", "part5-compute", "resnet-block-vs-vit-b16", "fewshot-demo", "pictures-demo"]
+STEPS += ["scratch-demo", "scratch-demo-curves"]
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def demo(tmp_path):
 def test_the_demo_makes_every_step_once_and_keeps_what_is_newer_than_the_code(demo, tmp_path):
     done, ran = demo()
     assert done.returncode == 0 and ran == STEPS and done.stdout.rstrip().endswith("the page to look at")
-    assert "[3/6] Few-shot" in done.stdout and "about a minute" in done.stdout  # a title with its cost
+    assert "[4/7] Few-shot" in done.stdout and "about a minute" in done.stdout  # a title with its cost
     assert "said by" not in done.stdout and "said by" in (tmp_path / "results" / "demo" / "tables.txt").read_text(
         encoding="utf-8"
     )
