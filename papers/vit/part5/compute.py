@@ -209,7 +209,10 @@ def measured_counts(counts: dict[str, Count], images: Number) -> dict[str, Measu
         slack = count.full * images.half_unit / images.value
         differs = abs(count.full - count.row.compute) > slack + count.row.cell.half_unit
         found[f"{name}/exaFLOPs"] = Measured(
-            count.full, terms={"rounding of the images": slack}, reason=why if differs else ""
+            count.full,
+            same_runs=True,  # of the same networks: no luck is in a count
+            terms={"rounding of the images": slack},
+            reason=why if differs else "",
         )
     return found
 
