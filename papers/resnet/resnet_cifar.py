@@ -52,11 +52,12 @@ if TYPE_CHECKING:
     from shared.data import ImageSet
 
 READINGS = (
-    "45,000 images are trained on, 5,000 (as many of each class) kept apart; --validation 0 trains on all 50,000",
+    "45,000 images are trained on, 5,000 (as many of each class) kept apart: printed for the choice of the schedule, "
+    "open for the errors; --validation 0 trains on all 50,000",
     "weight decay on every parameter: the text names no exception",
     "pixels in 0..1 less the mean of each over the images trained on; then zeros are padded",
     "batch normalisation as in PyTorch (momentum 0.1), He's initialisation by the inputs of a unit",
-    "of a training error below 80 %, which ends the warm-up of 110 layers and more: over the last 100 updates",
+    "the training error below 80 % that ends the warm-up of 110 layers and more is that of the last 100 updates",
 )
 NETWORK = re.compile(r"(ResNet|plain)-(\d+)")
 WARMED = 110  # layers from which a network is warmed up
@@ -580,7 +581,7 @@ def why_not_run(number: Number) -> str:
 
 
 CAPTION = (
-    "Error on CIFAR-10 against the updates, as in Figure 6. Thin dashed: training error of the augmented images since "
+    "Error against the updates, as in Figure 6. Thin dashed: training error of the augmented images since "
     "the last point; thick: test error. Faint: other seeds."
 )
 PRINTED = " Dotted: the error that the paper prints."
@@ -591,13 +592,13 @@ def draw(curves: dict[Run, Curve], printed: Published | None) -> Figure:
     """Figure 6: training and test error of every run. printed: Table 6, where it is of the same experiment."""
     from shared.plots import figure_and_axes
 
-    figure, axes = figure_and_axes(5.6, 3.8)
+    figure, axes = figure_and_axes(5.6, 4.2)
     colours = dict(zip(dict.fromkeys(run.model for run in curves), itertools.cycle(COLOURS), strict=False))
     labelled = set()
     for run, curve in curves.items():
         first, name = run.model not in labelled, run.model
         labelled.add(name)
-        steps = [point.step / 1000 for point in curve.points]
+        steps = [point.step for point in curve.points]
         look = {"color": colours[name], "alpha": 1.0 if first else 0.35}
         for of, line, width in (("test", "-", 1.8), ("training", "--", 0.9)):
             axes.plot(steps, curve.errors(of), line, linewidth=width, label=f"{name}, {of}" if first else None, **look)
@@ -607,9 +608,10 @@ def draw(curves: dict[Run, Curve], printed: Published | None) -> Figure:
     worst = max(curve.test_error for curve in curves.values())
     axes.set_ylim(0, max(20, 2 * worst))  # the paper's figure ends at 20 %, too
     axes.set_xlim(left=0)
-    axes.set_xlabel("updates, thousand")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("updates")
     axes.set_ylabel("error, %")
-    axes.legend(loc="upper right", ncols=2)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)  # the curves need all of the panel
     return figure
 
 
@@ -621,9 +623,9 @@ def in_words(repeats: Repeats, why: str | None) -> str:
     for model, mean in means.items():
         number = table.numbers.get(f"{model}/error")
         beside = f" (printed {number.printed})" if number and why is None else ""
-        several = f" in the mean of {len(repeats[model])} seeds" * (len(repeats[model]) > 1)
-        parts.append(f"{model} at {mean:.2f} %{beside}{several}")
-    text = f"After the last update the test error is of {', of '.join(parts)}."
+        several = f", the mean of {len(repeats[model])} seeds" * (len(repeats[model]) > 1)
+        parts.append(f"{mean:.2f} % of {model}{several}{beside}")
+    text = f"The test error after the last update: {'; '.join(parts)}."
     for model, mean in means.items():
         other = model.replace("plain", "ResNet")
         if other != model and other in means:
