@@ -55,8 +55,10 @@ class Request(Struct):
     spec: Deployment | None = None
     share: Annotated[Any, Meta(description="asks for an address of the answer; none is given")] = None
     source: Annotated[Any, Meta(description="what sends the request; not used")] = None
+    gpus: Annotated[list[str], Meta(description="GPUs besides the usual three: names, or memories such as 24GB")] = []
     assumptions: Annotated[dict[str, Any] | None, Meta(description="of the training run, e.g. {'batch': 8}")] = None
     length: Annotated[int | None, Meta(description="tokens of a text model")] = None
+    image_size: Annotated[list[int] | int | str | None, Meta(description="pixels, or height and width")] = None
 
 
 class CompareRequest(Struct, forbid_unknown_fields=True):
@@ -68,10 +70,17 @@ class CompareRequest(Struct, forbid_unknown_fields=True):
     as_published: Annotated[bool, Meta(description="count as the comparison pages do, whatever is wrong")] = False
     own_inputs: Annotated[bool, Meta(description="each of two real models at its own input")] = False
     length: Annotated[int | None, Meta(description="tokens of a text model")] = None
+    image_size: Annotated[list[int] | int | str | None, Meta(description="pixels, or height and width")] = None
 
 
 class Answer(Struct, forbid_unknown_fields=True, kw_only=True):
     """A part of the answer: nothing may be missing, and nothing else may be there."""
+
+
+Standing = Annotated[
+    Literal["exact", "at least", "not known"],
+    Meta(description="of a total: `not known` says that nothing bounds it, whatever number stands there"),
+]
 
 
 class Violation(Answer):
@@ -102,6 +111,7 @@ class Run(Answer):
 class Cost(Answer):
     train_usd: float
     lower_bound: Annotated[bool, Meta(description="true: operations of some layer are not known")]
+    total: Standing
 
 
 class ServingPlan(Answer):
@@ -109,6 +119,7 @@ class ServingPlan(Answer):
     bytes_per_parameter: float
     weights_bytes: float
     activations_bytes: Annotated[int, Meta(description="at the batch, two bytes a value (four under fp32)")]
+    cache_bytes: Annotated[int, Meta(description="keys and values of the tokens asked for, of the batch")]
     batch: int
     gpu: str | None
     fits: Annotated[bool | None, Meta(description="weights and activations; null: no GPU named, or not known")]
@@ -148,6 +159,7 @@ class Layer(Answer):
     parameters: int | None
     row_parameters: int | None
     macs: int | None
+    active_parameters: Annotated[int | None, Meta(description="that work on one token, where those are not all")]
     kept_numbers: Annotated[int | None, Meta(description="numbers kept for the backward pass")]
     problem: Annotated[str | None, Meta(description="why it cannot take its input")]
     notes: list[str]
@@ -198,6 +210,50 @@ class TrainingRun(Answer):
     dollars: float
 
 
+class Stored(Answer):
+    dtype: str
+    quantisation: str | None
+    bytes: float | None
+
+
+class Totals(Answer):
+    """How each total stands to the truth."""
+
+    parameters: Standing
+    macs: Standing
+    memory: Standing
+    cost: Standing
+
+
+class Attends(Answer):
+    """Attention layers that are alike."""
+
+    layers: int
+    type: str
+    causal: Annotated[bool | None, Meta(description="null: not said")]
+    window: Annotated[int | None, Meta(description="tokens that a query sees; null: all")]
+    cached: Annotated[int, Meta(description="numbers of one token in the cache of one layer")]
+
+
+class Cache(Answer):
+    """Keys and values of earlier tokens; bytes at two a number."""
+
+    numbers_per_token: int
+    bytes_per_token: int
+    length: int | None
+    numbers: int | None
+    bytes: int | None
+    causal_is_assumed: Annotated[bool, Meta(description="true: no layer says whether it is causal")]
+
+
+class Language(Answer):
+    active_parameters: Annotated[int, Meta(description="that work on one token: of the experts those it is sent to")]
+    embedding_parameters: Annotated[int, Meta(description="of tokens and positions")]
+    non_embedding_parameters: int
+    attention: list[Attends]
+    cache: Annotated[Cache | None, Meta(description="null: no layer is known to keep earlier tokens")]
+
+
 class Plan(Answer):
     """One model's plan: counts at full precision, memory in bytes, then the card as text and the client's `plan`."""
 
@@ -208,6 +264,11 @@ class Plan(Answer):
     parameters_unknown_in: list[str]
     macs: Annotated[int, Meta(description="multiply-accumulates of one forward pass at `inputs`")]
     macs_unknown_in: list[str]
+    totals: Totals
+    built_as: Annotated[str | None, Meta(description="the class of a module that was built")]
+    not_run: Annotated[str | None, Meta(description="why a module was built but could not be run")]
+    lacks: Annotated[str | None, Meta(description="what the class is known to lack of the model that was meant")]
+    stored: Annotated[Stored | None, Meta(description="the published weights, where a configuration says")]
     unknown_types: dict[str, int]
     inputs: list[Port]
     outputs: list[Port]
@@ -216,6 +277,11 @@ class Plan(Answer):
     memory_bytes: Memory
     gpus: dict[str, Gpu]
     training: TrainingRun
+    weights_bytes: Annotated[dict[str, float], Meta(description="by how they are stored; few bits only the matrices")]
+    training_bytes: Annotated[
+        dict[str, float], Meta(description="weights, gradients, optimiser state; no activations; by optimiser")
+    ]
+    language: Annotated[Language | None, Meta(description="null: the model looks up no tokens, or has no attention")]
     part_of: Annotated[str | None, Meta(description="a sentence, where the graph is known to be only part of a model")]
     assumptions: Assumptions
     layer_list: list[Layer]

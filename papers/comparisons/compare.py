@@ -18,7 +18,6 @@ resnet-50 bit-r50x1 dinov2-s14 efficientnet-lite0 article-vit article-resnet. Gr
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,8 +28,10 @@ if not __package__:  # started as a file: the code of this checkout, not an inst
 
 from papers.comparisons import answers
 from papers.comparisons import plan as planning
-from papers.comparisons.models import Source, find
-from papers.comparisons.pages import FINDINGS, pages
+from papers.comparisons.lacking import missing
+from papers.comparisons.models import Source, find, store
+from papers.comparisons.needs import bounded
+from papers.comparisons.pages import pages
 from papers.comparisons.sidebyside import as_lines, pair_and_name, tell
 from papers.comparisons.text import layers_csv
 from papers.comparisons.whole import TOLERANCE
@@ -57,10 +58,14 @@ class Plan(cli.Common, Assumptions):
     max_layers, max_cost_usd"""
     base: str | None = None
     """what the model is compared with: the answer has the difference"""
+    gpu: tuple[str, ...] = ()
+    """further GPUs: a name such as L4 or RTX4090, or a memory such as 24GB"""
     fail_on_block: bool = False
-    """exit with code 2 when the model cannot run, or a rule is not kept"""
+    """exit with code 2 when a rule is not kept, as when the model cannot run"""
     length: int | None = None
-    """[data] tokens of a text model (default: its longest sequence)"""
+    """[data] tokens of a text model (default: its longest sequence, of a language model at most 2,048)"""
+    image_size: str | None = None
+    """pixels of an image, 384 or 224x320 (default: the model's own)"""
     json: bool = False
     """[output] print JSON (so it does anyway); plan.schema.json describes it"""
     text: bool = False
@@ -94,7 +99,9 @@ class Compare(cli.Common, Assumptions):
     own_inputs: bool = False
     """[protocol] measure each of two real models at its own input, also where both could take the same"""
     length: int | None = None
-    """[data] tokens of a text model (default: its longest sequence)"""
+    """[data] tokens of a text model (default: its longest sequence, of a language model at most 2,048)"""
+    image_size: str | None = None
+    """pixels of an image, 384 or 224x320 (default: the model's own)"""
 
 
 @dataclass
@@ -111,7 +118,7 @@ def compare(config: Compare) -> Record:
     if len(printed) > 1:
         raise UserError(f"{' and '.join(f'--{name}' for name in printed)} both print; choose one")
     sources = [find(text, as_published=config.as_published) for text in (config.left, config.right)]
-    how = {name: getattr(config, name) for name in ("as_published", "own_inputs", "all_rows", "length")}
+    how = {name: getattr(config, name) for name in ("as_published", "own_inputs", "all_rows", "length", "image_size")}
     _, name = pair_and_name(sources)
     with Record("comparisons", name, config=config, results=config.results, quiet=bool(printed)) as record:
         told = tell(record, sources, assumptions(config), **how)
@@ -141,7 +148,8 @@ def plan(config: Plan) -> int | None:
         atomic_write(Path(config.results) / "comparisons" / f"plan-{name}.json", text)
     form = printed[0] if printed else "json"
     say(text if form == "json" else layers_csv(answer) if form == "csv" else answer[form], end="")
-    return 2 if config.fail_on_block and planning.blocked(answer) else None
+    stopped = planning.blocked(answer) if config.fail_on_block else not answer["plan"]["run"]["legal"]
+    return 2 if stopped else None
 
 
 def requested(config: Plan) -> dict[str, Any]:
@@ -159,9 +167,10 @@ def requested(config: Plan) -> dict[str, Any]:
             if inline
             else read_json(Path(config.policy), "policy", "give a file, or the rules as JSON: '{\"max_params\": 1e8}'")
         )
-    if config.length is not None:
-        request["length"] = config.length
-    return request
+    for key in ("length", "image_size"):
+        if getattr(config, key) is not None:
+            request[key] = getattr(config, key)
+    return request | ({"gpus": list(config.gpu)} if config.gpu else {})
 
 
 def named(model: str) -> Source:
@@ -174,7 +183,6 @@ def zoo(config: Zoo) -> Record:
     files = sorted(Path(config.folder).glob("*.json")) if config.folder else []
     if not files:
         raise UserError(f"{config.folder or 'zoo'}: name a folder that holds graph files (*.json)")
-    known = json.loads(FINDINGS.read_text(encoding="utf-8"))["zoo"]
     question = "Do public graph files read, pass forward, and hold as many parameters as their model?"
     with Record("comparisons", "zoo", config=config, question=question, results=config.results) as record:
         record.say(f"{len(files)} graph files: the correct count of parameters, and the official one in the file\n")
@@ -189,7 +197,7 @@ def zoo(config: Zoo) -> Record:
             counted, official = model.parameters, model.official_parameters
             difference = counted / official - 1 if official else None
             printed = [f"{official:,}", f"{difference:+.2%}"] if official else ["", ""]
-            macs = f"{'at least ' if model.unknown('macs') else ''}{short(model.macs)}"
+            macs = bounded(model, "macs", short(model.macs)).partition(":")[0]
             rows.append([path.stem, str(len(model.body)), f"{counted:,}", *printed, macs, model.forward])
             results[path.stem] = {
                 "read": True,
@@ -203,8 +211,7 @@ def zoo(config: Zoo) -> Record:
                 "difference": difference,
             }
             if official and abs(difference) > TOLERANCE:
-                reason = missing(known.get(path.stem), counted, official)
-                missed.append(f"{path.stem}: {counted:,} against {official:,}; {reason}")
+                missed.append(f"{path.stem}: {counted:,} against {official:,}; {missing(model, official)}")
         columns = ["file", "layers", "parameters", "official", "difference", "MACs", "passes forward"]
         record.say_table("Every graph file", columns, rows, left=range(7))
         officials = sum(bool(one.get("official")) for one in results.values())
@@ -218,23 +225,24 @@ def zoo(config: Zoo) -> Record:
     return record
 
 
-def missing(finding: dict | None, counted: int, official: int) -> str:
-    """What is known of this file: only for the two counts that it was found for, never a guess."""
-    if finding is None or (finding["counted"], finding["official"]) != (counted, official):
-        return "no reason is known"
-    left = (counted + sum(one["parameters"] for one in finding["missing"])) / official - 1
-    words = " + ".join(f"{one['what']} ({one['parameters']:,})" for one in finding["missing"])
-    return f"off by {left:+.2%} with {words}"
+@dataclass
+class Builtins(cli.Common):
+    """Every built-in model, built and counted."""
+
+    store: bool = False
+    """keep what was counted beside the code: comparisons answer from it without importing torch"""
 
 
-def builtins(config: cli.Common) -> Record:
+def builtins(config: Builtins) -> Record:
     """`compare.py builtins`: every built-in model, built and counted."""
     question = "How many parameters and multiply-accumulates do the real models have?"
     with Record("comparisons", "builtins", config=config, question=question, results=config.results) as record:
         record.say("built on the meta device: parameters of the library's module, operations with attention\n")
         rows = []
         for name in specs.BUILTINS:
-            model = find(name).measure()
+            model = find(name).build()
+            if config.store:
+                store(model, name)
             inputs = " and ".join(" × ".join(map(str, layer.output or ())) for layer in model.inputs)
             rows.append([name, model.name, inputs, str(len(model.body)), f"{model.parameters:,}", f"{model.macs:,}"])
             counts = {"name": model.name, "parameters": model.parameters, "macs": model.macs, "layers": len(model.body)}
@@ -255,7 +263,7 @@ COMMANDS = {
     "plan": (plan, Plan),
     "pages": (pages, cli.Common),
     "zoo": (zoo, Zoo),
-    "builtins": (builtins, cli.Common),
+    "builtins": (builtins, Builtins),
     "schema": (schema, cli.Common),
 }
 

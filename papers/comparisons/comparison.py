@@ -10,7 +10,8 @@ The texts stand here once; the other files only lay them out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -134,7 +135,7 @@ class Comparison:
             not self.as_published
             and self.same_input
             and left.macs
-            and not any(model.unknown("macs") for model in self.models)
+            and all(model.total_is("macs") == "exact" for model in self.models)
         ):
             change = right.macs - left.macs
             words = f"{'+' if change >= 0 else '-'}{short(abs(change))} ({percent(change / left.macs)})"
@@ -245,11 +246,12 @@ class Comparison:
     def remarks(self) -> list[str]:
         """Assumptions and problems of single layers, equal ones together."""
         layers: dict[tuple[str, str], list[str]] = {}
+        said = [f"{model.name}: {model.lacks}" for model in self.models if model.lacks]
         for model in self.models:
             for layer in model.layers:
                 for note in ([f"cannot take its input: it {layer.problem}"] if layer.problem else []) + layer.notes:
                     layers.setdefault((model.name, note), []).append(layer.name)
-        return [
+        return said + [
             f"{model}, {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {note}"
             for (model, note), names in layers.items()
         ]
@@ -257,7 +259,13 @@ class Comparison:
     # one row --------------------------------------------------------------------------------------------------------
 
     def status(self, row: Row) -> str:
-        return f"{row.status} ({', '.join(row.changed)})" if row.changed else row.status
+        """The pages name the settings that change; the correct count says from what to what, where the columns beside
+        it do not."""
+        if not row.changed:
+            return row.status
+        shown = ("type", "shape")
+        words = [one if self.as_published or one in shown else old_to_new(row, one) for one in row.changed]
+        return f"{row.status} ({', '.join(words)})"
 
     def layer_cells(self, layer: Layer) -> dict[str, str]:
         return {
@@ -324,6 +332,18 @@ def compare(
     return Comparison((left, right), assumed or Assumptions(), built, partial, inputs_note)
 
 
+def old_to_new(row: Row, field: str) -> str:
+    """`outFeatures 512 -> 768`"""
+    if row.left is None or row.right is None:
+        return field
+    if field == "type":
+        return f"type {row.left.type} -> {row.right.type}"
+    if field == "shape":
+        return f"shape {text(row.left.output)} -> {text(row.right.output)}"
+    old, new = (json.dumps(layer.settings.get(field), ensure_ascii=False)[:40] for layer in (row.left, row.right))
+    return f"{field} {old} -> {new}"
+
+
 def layer_json(layer: Layer) -> dict[str, Any]:
     """One layer; null is unknown."""
     fields = {key: getattr(layer, key) for key in ("id", "name", "type", "settings", "output", "parameters")}
@@ -331,7 +351,7 @@ def layer_json(layer: Layer) -> dict[str, Any]:
     return fields | {"row_parameters": layer.row, "macs": layer.macs, "problem": problem, "notes": layer.notes}
 
 
-def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
+def model_json(model: Model, assumed: Assumptions, gpus: Mapping[str, float] = GPUS) -> dict[str, Any]:
     """One model's totals, memory in bytes, fit and cost; null is unknown."""
     need = memory(model, assumed)
     training = {"weights": need.weights, "gradients": need.gradients, "adam_states": need.adam}
@@ -345,6 +365,11 @@ def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
         "parameters_unknown_in": [layer.id for layer in model.unknown("parameters")],
         "macs": model.macs,
         "macs_unknown_in": [layer.id for layer in model.unknown("macs")],
+        "totals": {what: model.total_is(what) for what in ("parameters", "macs", "memory", "cost")},
+        "built_as": model.built_as or None,
+        "not_run": model.not_run or None,
+        "lacks": model.lacks or None,
+        "stored": model.stored,
         "unknown_types": model.unknown_types,
         "inputs": [{"name": layer.name, "shape": layer.output} for layer in model.inputs],
         "outputs": [{"name": layer.name, "shape": layer.output} for layer in model.outputs],
@@ -355,16 +380,16 @@ def model_json(model: Model, assumed: Assumptions) -> dict[str, Any]:
             "training": training,
             "inference": inference,
             "activations_per_sample": need.per_sample,
-            "lower_bound": not model.memory_known,
+            "lower_bound": model.total_is("memory") == "at least",
         },
         "gpus": {
             fit.gpu: {
-                "memory_gb": GPUS[fit.gpu],
+                "memory_gb": fit.memory_gb,
                 "fits_batch": fit.fits,
                 "largest_batch": fit.largest_batch,
                 "largest_inference_batch": fit.largest_inference_batch,
             }
-            for fit in fits(model, assumed)
+            for fit in fits(model, assumed, gpus)
         },
         "training": asdict(train_cost(model, assumed)),
     }

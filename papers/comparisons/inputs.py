@@ -15,15 +15,17 @@ from shared.graph.place import text
 TOKENS, IMAGE = 2, 4  # axes of a built model's input: batch and tokens; batch, channels, height and width
 
 
-def measured(sources: Sequence[Source], length: int | None = None, *, own: bool = False) -> tuple[list[Model], str]:
+def measured(
+    sources: Sequence[Source], length: int | None = None, image: tuple[int, int] | None = None, *, own: bool = False
+) -> tuple[list[Model], str]:
     """Both models, and a sentence where one of them is measured at an input that is not its own ("" otherwise).
 
-    A graph declares its input, so it is left alone, and so is a length that the user chose. own: leave all alone.
+    A graph declares its input, so it is left alone, and so is a size that the user chose. own: leave all alone.
     """
-    models = [source.measure(length=length) for source in sources]
+    models = [source.measure(length=length, image=image) for source in sources]
     shapes = [model.inputs[0].output if model.inputs else None for model in models]
     axes = {len(shape or ()) for shape in shapes}
-    fixed = own or length or any(source.graph for source in sources)
+    fixed = own or length or image or any(source.graph for source in sources)
     if fixed or shapes[0] == shapes[1] or len(axes) > 1 or not axes <= {TOKENS, IMAGE}:
         return models, ""
     # the larger is made smaller first: every model has seen few tokens, not every one can take more

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from math import prod
 from typing import Any
 
 from papers.comparisons import answers
-from papers.comparisons.comparison import Comparison, compare, layer_json, model_json
+from papers.comparisons.comparison import Comparison, compare, layer_json, model_json, old_to_new
 from papers.comparisons.models import Source
-from papers.comparisons.needs import needs, shapes
-from papers.comparisons.sidebyside import check_length
+from papers.comparisons.needs import bounded, more, needs, shapes, widest
+from papers.comparisons.sidebyside import check_sizes
 from papers.comparisons.text import bullets, escape
 from papers.comparisons.whole import part
 from shared.errors import UserError
 from shared.graph.align import ADDED, REMOVED, SAME
-from shared.graph.cost import GPUS, Assumptions, dollars, fits, gigabytes, memory, short, train_cost
+from shared.graph.cost import GPUS, Assumptions, dollars, fits, gigabytes, gpu, memory, short, train_cost
 from shared.graph.kinds import label
+from shared.graph.language import language, training_bytes, weight_bytes
 from shared.graph.measure import Model
 from shared.graph.read import parse, quoted
 from shared.record import aligned
@@ -40,10 +40,11 @@ NOT_SHARED = "this suite keeps and publishes nothing; the answer is all there is
 
 def plan(source: Source, assumed: Assumptions, request: answers.Request, base: Source | None = None) -> dict[str, Any]:
     """The answer. `request.model` and `request.base` have been found already: `source` and `base`."""
-    check_length(request.length, [one for one in (source, base) if one])
-    model = source.measure(length=request.length)
+    image = check_sizes(request.length, request.image_size, [one for one in (source, base) if one])
+    model = source.measure(length=request.length, image=image)
     known = part(source.graph, model)
-    other = base and base.measure(length=request.length if base.takes_tokens else None)
+    other = base and base.measure(length=request.length if base.takes_tokens else None, image=image)
+    gpus = GPUS | dict(gpu(name) for name in request.gpus)
     policy = request.policy and check(model, request.policy, assumed)
     difference = other and diff(model, other, assumed)
     serving, remarks = served(model, request.spec, assumed)
@@ -57,7 +58,11 @@ def plan(source: Source, assumed: Assumptions, request: answers.Request, base: S
             "blockers": blockers + [one["message"] for one in (policy or {}).get("violations", [])],
             "warnings": [*remarks, *warnings(model)],
         },
-        "cost": {"train_usd": train_cost(model, assumed).dollars, "lower_bound": bool(model.unknown("macs"))},
+        "cost": {
+            "train_usd": train_cost(model, assumed).dollars,
+            "lower_bound": model.total_is("cost") == "at least",
+            "total": model.total_is("cost"),
+        },
         "serving": serving,
         "diff": difference,
         "policy": policy,
@@ -66,11 +71,17 @@ def plan(source: Source, assumed: Assumptions, request: answers.Request, base: S
     }
     banner = known.banner if known else None
     verdict["run"]["warnings"][:0] = [banner] if banner else []
-    title, rows, lists = card(model, assumed, verdict, banner)
-    return model_json(model, assumed) | {
+    title, rows, lists = card(model, assumed, verdict, banner, gpus)
+    return model_json(model, assumed, gpus) | {
+        "weights_bytes": weight_bytes(model),
+        "training_bytes": training_bytes(model),
+        "language": asked(model, request.length),
         "part_of": banner,
         "assumptions": asdict(assumed),
-        "layer_list": [layer_json(layer) | {"kept_numbers": layer.kept} for layer in model.layers],
+        "layer_list": [
+            layer_json(layer) | {"kept_numbers": layer.kept, "active_parameters": layer.active}
+            for layer in model.layers
+        ],
         "text": as_text(title, rows, lists, banner),
         "markdown": as_markdown(title, rows, lists, banner),
         "plan": verdict,
@@ -149,16 +160,46 @@ def identity(model: Model) -> dict[str, str]:
 
 def summary(model: Model, assumed: Assumptions) -> str:
     """One sentence."""
-    some = ["at least " if model.unknown(count) else "" for count in ("parameters", "macs")]
-    counts = f"{some[0]}{short(model.parameters)} parameters, {some[1]}{short(model.macs)} multiply-accumulates"
     runs = {True: "can run", False: "cannot run", None: "is not known to run"}[model.passes_forward]
-    cost = f"{some[1]}{dollars(train_cost(model, assumed).dollars)}"
-    return f"{model.name} {runs}: {counts} at {shapes(model.inputs)}, {cost} to train as assumed."
+    parameters = f"{'at least ' if model.unknown('parameters') else ''}{short(model.parameters)} parameters"
+    if model.total_is("macs") == "not known":
+        return f"{model.name} {runs}: {parameters}; its operations, memory and cost are not known."
+    macs = bounded(model, "macs", f"{short(model.macs)} multiply-accumulates")
+    cost = bounded(model, "cost", dollars(train_cost(model, assumed).dollars))
+    return f"{model.name} {runs}: {parameters}, {macs} at {shapes(model.inputs)}, {cost} to train as assumed."
+
+
+def asked(model: Model, length: int | None) -> dict[str, Any] | None:
+    """What is asked of a language model; null for any other. length: of the sequence in the cache."""
+    found = language(model)
+    if found is None:
+        return None
+    length = length or found.length
+    token = sum(one.layers * one.cached for one in found.caching)
+    cache = {
+        "numbers_per_token": token,
+        "bytes_per_token": 2 * token,
+        "length": length,
+        "numbers": found.cache(length) if length else None,
+        "bytes": 2 * found.cache(length) if length else None,
+        "causal_is_assumed": found.assumed,
+    }
+    return {
+        "active_parameters": found.active,
+        "embedding_parameters": found.embedding,
+        "non_embedding_parameters": found.parameters - found.embedding,
+        "attention": [asdict(one) for one in found.attention],
+        "cache": cache if found.caching else None,
+    }
 
 
 def warnings(model: Model) -> list[str]:
     """What is assumed of single layers or not known, equal ones together."""
     found: dict[str, list[str]] = {}
+    if model.lacks:
+        found[model.lacks] = []
+    for words, times in model.decided.items():
+        found[f"in the run without weights {words} ({times:,} times), where the way hangs on values"] = []
     if model.passes_forward is None:
         found[f"it is not known whether it can run: {model.forward.partition(': ')[2]}"] = []
     for layer in model.layers:
@@ -188,25 +229,26 @@ def check(model: Model, policy: answers.Policy, assumed: Assumptions) -> dict[st
 def _violations(model: Model, policy: answers.Policy, assumed: Assumptions) -> Iterator[tuple[str, Any, Any, str]]:
     need = memory(model, assumed).training
     cost = train_cost(model, assumed).dollars
-    unknown = {count: bool(model.unknown(count)) for count in ("parameters", "macs")}
-    limits = [
-        ("max_params", "parameters", model.parameters, unknown["parameters"], lambda n: f"{n:,.0f}"),
-        ("max_memory_gb", "training memory", need / 1e9, not model.memory_known, lambda gb: gigabytes(gb * 1e9)),
-        ("max_layers", "layers", len(model.body), False, lambda n: f"{n:,.0f}"),
-        ("max_cost_usd", "training cost", cost, unknown["macs"] or unknown["parameters"], dollars),
+    limits: list[tuple[str, str, float, str, Callable[[float], str]]] = [
+        ("max_params", "parameters", model.parameters, model.total_is("parameters"), lambda n: f"{n:,.0f}"),
+        ("max_memory_gb", "training memory", need / 1e9, model.total_is("memory"), lambda gb: gigabytes(gb * 1e9)),
+        ("max_layers", "layers", len(model.body), "exact", lambda n: f"{n:,.0f}"),
+        ("max_cost_usd", "training cost", cost, model.total_is("cost"), dollars),
     ]
-    for rule, what, found, partial, words in limits:
+    for rule, what, found, standing, words in limits:
         limit = getattr(policy, rule)
         if limit is None:
             continue
-        if found > limit:
-            least = "at least " if partial else ""
+        if standing == "not known":
+            yield rule, limit, None, f"{rule}: {what}: not known, so {words(limit)} is not kept"
+        elif found > limit:
+            least = "at least " if standing == "at least" else ""
             yield rule, limit, found, f"{rule}: {what}: {least}{words(found)}, more than {words(limit)}"
-        elif partial:
+        elif standing == "at least":
             message = f"{rule}: {what}: not known (at least {words(found)}), so {words(limit)} is not kept"
             yield rule, limit, None, message
     wanted = [policy.must_fit] if isinstance(policy.must_fit, str) else policy.must_fit or []
-    for fit in [one for name in wanted for one in fits(model, assumed) if one.gpu == gpu_name(name)]:
+    for fit in fits(model, assumed, dict(gpu(name) for name in wanted)):
         if not fit.fits:
             words = "it is not known whether it holds" if fit.fits is None else "does not hold"
             where = f"training at batch {assumed.batch:,}"
@@ -222,18 +264,6 @@ def _violations(model: Model, policy: answers.Policy, assumed: Assumptions) -> I
             yield "require_types", name, 0, f"require_types: {name}: no layer has this type"
 
 
-def gpu_name(text: str) -> str:
-    """The GPU that `text` means: its name, or the beginning of one (`T4`, `a100`). Raises UserError with all names."""
-
-    def plain(name: str) -> str:
-        return "".join(c for c in name.lower() if c.isalnum())
-
-    found = [name for name in GPUS if plain(text) and plain(name).startswith(plain(text))]
-    if len(found) != 1:
-        raise UserError(f"GPU {text[:60]!r}: expected one of {', '.join(GPUS)}")
-    return found[0]
-
-
 # serving and a base ---------------------------------------------------------------------------------------------------
 
 
@@ -246,28 +276,32 @@ def served(
     serving = spec.serving or answers.Serving()
     quant, batch = spec.quant or "fp32", serving.batchSize or 1
     weights = model.parameters * BYTES[quant]
-    outputs = [prod(layer.output or (0,)) for layer in model.layers]
-    widest = max((sum(outputs[at : at + 2]) for at in range(len(outputs))), default=0)
-    activations = batch * widest * (4 if quant == "fp32" else 2)
-    gpu = gpu_name(serving.gpu) if serving.gpu else None
+    size = 4 if quant == "fp32" else 2
+    activations = batch * widest(model) * size
+    text, tokens = language(model), (serving.promptTokens or 0) + (serving.genTokens or 0)
+    cache = batch * size * text.cache(tokens) if text and text.caching else 0
+    name, room = gpu(serving.gpu) if serving.gpu else (None, 0.0)
     holds = None
-    if gpu:
-        holds = weights + activations + assumed.reserved_gb * 1e9 <= GPUS[gpu] * 1e9
-        holds = None if holds and not model.memory_known else holds
+    if name and model.total_is("memory") != "not known":
+        holds = weights + activations + cache + assumed.reserved_gb * 1e9 <= room * 1e9
+        holds = None if holds and model.total_is("memory") != "exact" else holds
     remarks = []
     if spec.adapter not in (None, "", "none", "full", False):
-        remarks.append(f"spec.adapter {str(spec.adapter)[:40]!r} is not planned: memory and cost are of full training")
-    if serving.promptTokens or serving.genTokens:
-        remarks.append("serving counts weights and activations at the declared input, no cache of keys and values")
-    found = {"quant": quant, "bytes_per_parameter": BYTES[quant], "weights_bytes": weights}
-    found |= {"activations_bytes": activations, "batch": batch, "gpu": gpu, "fits": holds}
+        words = "memory and cost are of full training; training_bytes has LoRA and QLoRA"
+        remarks.append(f"spec.adapter {str(spec.adapter)[:40]!r} is not planned: {words}")
+    if tokens and not cache:
+        remarks.append("serving counts no cache of keys and values: no layer is known to keep earlier tokens")
+    elif tokens and text and text.assumed:
+        remarks.append("serving counts a cache of keys and values, taking the attention layers to be causal")
+    found = {"quant": quant, "bytes_per_parameter": BYTES[quant], "weights_bytes": weights, "cache_bytes": cache}
+    found |= {"activations_bytes": activations, "batch": batch, "gpu": name, "fits": holds}
     return found, remarks
 
 
 def diff(model: Model, base: Model, assumed: Assumptions) -> dict[str, Any]:
     """From the base to the model."""
     compared = compare(base, model, assumed)
-    unknown = any(one.unknown("macs") for one in (model, base)) or not compared.same_input
+    unknown = any(one.total_is("macs") != "exact" for one in (model, base)) or not compared.same_input
     changes = list(_changes(compared))
     more = len(changes) - MOST_CHANGES
     return {
@@ -289,17 +323,8 @@ def _changes(compared: Comparison) -> Iterator[str]:
         sign = {ADDED: "+", REMOVED: "-"}.get(row.status, "~")
         words = f"{sign} {layer.name} ({label(layer.type)})"
         if row.left and row.right:
-            words += f": {', '.join(_old_to_new(row, field) for field in row.changed)}"
+            words += f": {', '.join(old_to_new(row, field) for field in row.changed)}"
         yield words
-
-
-def _old_to_new(row: Any, field: str) -> str:
-    if field == "type":
-        return f"type {row.left.type} -> {row.right.type}"
-    if field == "shape":
-        return f"shape {shapes([row.left])} -> {shapes([row.right])}"
-    old, new = (json.dumps(layer.settings.get(field), ensure_ascii=False)[:40] for layer in (row.left, row.right))
-    return f"{field} {old} -> {new}"
 
 
 def change(found: dict[str, Any]) -> str:
@@ -314,14 +339,19 @@ def change(found: dict[str, Any]) -> str:
 
 
 def card(
-    model: Model, assumed: Assumptions, verdict: dict[str, Any], banner: str | None
+    model: Model,
+    assumed: Assumptions,
+    verdict: dict[str, Any],
+    banner: str | None,
+    gpus: Mapping[str, float] = GPUS,
 ) -> tuple[str, list[list[str]], dict[str, list[str]]]:
     """Title, rows and lists of the card, in the order in which they are asked for."""
     run = verdict["run"]
-    rows = [[key, value] for key, value in needs(model, assumed, fits(model, assumed)).items()]
+    cells = needs(model, assumed, fits(model, assumed, gpus)) | more(model)
+    rows = [[key, value] for key, value in cells.items()]
     if verdict["serving"]:
         one = verdict["serving"]
-        size = gigabytes(one["weights_bytes"] + one["activations_bytes"])
+        size = gigabytes(one["weights_bytes"] + one["activations_bytes"] + one["cache_bytes"])
         fit = {True: "fits", False: "does not fit", None: "not known whether it fits"}[one["fits"]]
         where = f", {one['gpu']}: {fit}" if one["gpu"] else ""
         rows.append(["Serving", f"{size} at batch {one['batch']:,} in {one['quant']}{where}"])

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from papers.comparisons import webpage
 from papers.comparisons.comparison import Comparison, compare
 from papers.comparisons.inputs import measured
@@ -24,6 +26,7 @@ from shared.errors import UserError
 from shared.graph.cost import Assumptions
 from shared.record import Record
 
+LARGEST_IMAGE = 65_536  # pixels of a side
 CANNOT_SHOW = (
     "what a trained model does: sizes and operations follow from the graph, quality and measured speed do not."
 )
@@ -82,18 +85,19 @@ def tell(
     own_inputs: bool = False,
     all_rows: bool = False,
     length: int | None = None,
+    image_size: Any = None,
 ) -> Told:
     """Compare, say it to the record and keep it there."""
     if as_published and assumed != Assumptions():
         raise UserError("--as-published has the pages' own assumptions; leave it out to set others")
-    check_length(length, sources)
+    image = check_sizes(length, image_size, sources)
     pair, _ = pair_and_name(sources)
     correct, published = None, None
     if all(source.graph is not None for source in sources):
         correct, published = both_counts(sources, assumed)
         compared = published if as_published else correct
     else:
-        models, note = measured(sources, length, own=own_inputs)
+        models, note = measured(sources, length, image, own=own_inputs)
         parts = [part(source.graph, model) for source, model in zip(sources, models, strict=True)]
         compared = compare(*models, assumed, built=True, partial=parts, inputs_note=note)
     if pair:
@@ -111,19 +115,33 @@ def tell(
     return Told(record, compared, published, pair, not all_rows)
 
 
-def check_length(length: int | None, sources: Sequence[Source]) -> None:
-    """Raises UserError for a length below 1, or one that no side would use."""
-    if length is None:
-        return
-    if length < 1:
+def check_sizes(length: int | None, image: Any, sources: Sequence[Source]) -> tuple[int, int] | None:
+    """Height and width of the images. Raises UserError for a size below 1, or one that no side would use."""
+    if length is not None and length < 1:
         raise UserError(f"--length must be at least 1, got {length}")
-    if not any(source.takes_tokens for source in sources):
+    if length is not None and not any(source.takes_tokens for source in sources):
         raise UserError(
             "--length is for models that take tokens: built-in ones, from the hub or a folder; a graph declares its "
             "input, and images have no length"
         )
+    if image is None:
+        return None
+    sides = image if isinstance(image, list) else str(image).lower().split("x")
+    found = [int(side) if str(side).isdigit() else 0 for side in sides]
+    found = found * 2 if len(found) == 1 else found
+    if len(found) != 2 or not all(1 <= side <= LARGEST_IMAGE for side in found):
+        raise UserError(f"--image-size: expected pixels such as 384, or height x width such as 224x320, got {image!r}")
+    if all(source.graph is not None for source in sources):
+        raise UserError("--image-size is for models that are built; a graph declares its input")
+    return found[0], found[1]
 
 
 def as_lines(answer: dict[str, Any]) -> str:
-    """JSON as every answer is printed and sent: indented, UTF-8, one line break at its end."""
-    return json.dumps(answer, indent=1, ensure_ascii=False) + "\n"
+    """JSON as every answer is printed and sent: indented, UTF-8, one line break at its end.
+
+    msgspec, because the standard library's encoder works in Python where it has to indent.
+    """
+    try:
+        return msgspec.json.format(msgspec.json.encode(answer), indent=1).decode() + "\n"
+    except UnicodeEncodeError:  # half a pair of UTF-16 in a name
+        return json.dumps(answer, indent=1, ensure_ascii=False) + "\n"

@@ -6,6 +6,8 @@ Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 ope
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any
@@ -56,6 +58,33 @@ class Assumptions:
 
 
 GPUS = {"T4 16GB": 16, "A100 40GB": 40, "H100 80GB": 80}  # decimal GB
+# further ones that may be named; their makers' figures
+NAMED = {
+    "A10 24GB": 24, "A10G 24GB": 24, "A100 80GB": 80, "A40 48GB": 48, "A6000 48GB": 48, "B200 180GB": 180,
+    "H100 NVL 94GB": 94, "H200 141GB": 141, "L4 24GB": 24, "L40S 48GB": 48, "MI210 64GB": 64, "MI250X 128GB": 128,
+    "MI300X 192GB": 192, "P100 16GB": 16, "RTX 2080 Ti 11GB": 11, "RTX 3060 12GB": 12, "RTX 3080 10GB": 10,
+    "RTX 3090 24GB": 24, "RTX 4060 8GB": 8, "RTX 4070 12GB": 12, "RTX 4080 16GB": 16, "RTX 4090 24GB": 24,
+    "RTX 5080 16GB": 16, "RTX 5090 32GB": 32, "V100 16GB": 16, "V100 32GB": 32,
+}  # fmt: skip
+
+
+def gpu(text: str) -> tuple[str, float]:
+    """Name and decimal GB of the GPU that `text` means: a name, the beginning of one (`T4`, `rtx4090`), or a memory
+    (`24GB`). Raises UserError with the names."""
+
+    def plain(name: str) -> str:
+        return "".join(c for c in name.lower() if c.isalnum()).removeprefix("nvidia").removeprefix("geforce")
+
+    known, wanted = GPUS | NAMED, plain(text)
+    size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:gb)?\s*", text, re.IGNORECASE | re.ASCII)
+    if size and 0 < float(size[1]) <= 1e6:
+        return f"{float(size[1]):g} GB", float(size[1])
+    for names in (GPUS, known):  # the three that are always told go first: `a100` is the A100 40GB
+        found = [name for name in names if wanted and plain(name).startswith(wanted)]
+        if len(found) == 1:
+            return found[0], known[found[0]]
+    hint = f"could be {', '.join(found[:8])}" if found else f"expected a memory such as 24GB, or {', '.join(known)}"
+    raise UserError(f"GPU {text[:60]!r}: {hint}")
 
 
 @dataclass(frozen=True)
@@ -100,24 +129,29 @@ def memory(model: Model, assumed: Assumptions, batch: int | None = None) -> Memo
 @dataclass(frozen=True)
 class Fit:
     """Whether a GPU holds training at the assumed batch (None: not known, because some layer's memory is not), and the
-    largest batches that it holds (None: any; an upper bound where some layer's memory is not known)."""
+    largest batches that it holds (None: any; an upper bound where some layer's memory is not known, and nothing at all
+    where the model cannot run: `Model.total_is`)."""
 
     gpu: str
+    memory_gb: float
     fits: bool | None
     largest_batch: int | None
     largest_inference_batch: int | None
 
 
-def fits(model: Model, assumed: Assumptions) -> list[Fit]:
-    """One answer for each of `GPUS`."""
+def fits(model: Model, assumed: Assumptions, gpus: Mapping[str, float] = GPUS) -> list[Fit]:
+    """One answer for each of `gpus` (decimal GB by name)."""
     found = []
     need = memory(model, assumed)
-    for name, gigabytes in GPUS.items():
+    for name, gigabytes in gpus.items():
+        if model.total_is("memory") == "not known":
+            found.append(Fit(name, gigabytes, None, None, None))
+            continue
         free = (gigabytes - assumed.reserved_gb) * 1e9
         largest = _batch(free / assumed.factor - 4 * need.weights, need.per_sample)
         inference = _batch(free - need.weights, (need.inference - need.weights) // need.batch)
         holds = largest is None or largest >= assumed.batch
-        found.append(Fit(name, None if holds and not model.memory_known else holds, largest, inference))
+        found.append(Fit(name, gigabytes, None if holds and not model.memory_known else holds, largest, inference))
     return found
 
 
@@ -161,6 +195,12 @@ def short(count: float) -> str:
         if abs(count) >= unit:
             return f"{count / unit:.1f}{letter}" if abs(count) / unit < 10 else f"{count / unit:.0f}{letter}"
     return f"{count:.0f}"
+
+
+def rounded(count: int) -> int:
+    """Downwards to two digits: a largest batch is no more exact than its model of memory."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return count // unit * unit
 
 
 def dollars(amount: float) -> str:

@@ -16,15 +16,54 @@ from functools import partial
 from math import prod
 
 from shared.graph.place import Kind, Mismatch, Missing, Place, Shape, size, text
-from shared.graph.read import integer
+from shared.graph.reshapes import (
+    broadcast_shape,
+    chunk_shape,
+    concatenate_shape,
+    flatten_shape,
+    input_shape,
+    matmul_shape,
+    matrices,
+    mean_shape,
+    permute_axis,
+    permute_order,
+    permute_shape,
+    reshape_shape,
+    squeeze_shape,
+    unsqueeze_shape,
+)
+from shared.graph.windows import (
+    CHANNELS,
+    CONV,
+    DEPTHWISE,
+    PATCHES,
+    POOL,
+    SEPARABLE,
+    SHUFFLE,
+    SQUEEZE,
+    UNSHUFFLE,
+    adaptive_shape,
+    conv_axis,
+    conv_shape,
+    pad_shape,
+    patch_shape,
+    pool_shape,
+    shuffle_shape,
+    spatial,
+    transposed_shape,
+    unshuffle_shape,
+)
 
 # features -------------------------------------------------------------------------------------------------------------
 
-CHANNELS = "x[-3] if len(x) >= 3 else x[-1]"  # of an image, of a signal or of a flat vector
-WIDTH = size("embedDim hiddenDim dModel dim", "x[-1]")
+WIDTH = size("embedDim hiddenDim dModel dim", "features")
 INNER = size("ffDim dFf ffnDim intermediateSize")
 EMBEDDED = {"rows": size("numEmbeddings vocabSize"), "width": size("embeddingDim embedDim dim")}
-LINEAR = {"width": size("inFeatures inDim inputSize", "x[-1]"), "outputs": size("outFeatures outDim projDim")}
+LINEAR = {
+    "sides": "width + outputs",
+    "width": size("inFeatures inDim inputSize", "features"),
+    "outputs": size("outFeatures outDim projDim"),
+}
 FF = {
     "width": WIDTH,
     "inner": INNER,
@@ -32,14 +71,15 @@ FF = {
     "ff_weights": "matrices * width * inner",
     "ff_biases": "bias * ((matrices - 1) * inner + width)",
     "ff_kept": "tokens * matrices * inner",
+    "sides": "matrices * (width + inner)",
 }
 GATED = FF | {
-    "width": size("embedDim dim dModel", "x[-1]"),
+    "width": size("embedDim dim dModel", "features"),
     # with a `dim` for the width, `hiddenDim` is the inner size
     "inner": size("ffDim dFf ffnDim intermediateSize hiddenDim"),
     "matrices": 3,
 }
-NORM = {"width": size("normalizedShape numFeatures embedDim hiddenDim dModel dim", "x[-1]", product=True)}
+NORM = {"width": size("normalizedShape numFeatures embedDim hiddenDim dModel dim", "features", product=True)}
 CHANNEL_NORM = {
     "width": size("numFeatures normalizedShape numChannels channels", CHANNELS, product=True),
     "groups": size("numGroups", 1),
@@ -80,7 +120,22 @@ def embedding_shape(p: Place) -> Shape:
     if len(p.x) >= 3 and p.x[-1] == width:
         p.note(f"its input {text(p.x)} is hidden-sized already: taken as the embedding's output")
         return p.x
-    return (*p.x, width)
+    return (*looked_up(p), width)
+
+
+def bag_shape(p: Place) -> Shape:
+    """[.., L] -> [.., D]: the bag's vectors are summed."""
+    return (*looked_up(p)[:-1], p.width)
+
+
+def looked_up(p: Place) -> Shape:
+    """What comes in, if it may be whole numbers."""
+    image = len(p.x) == 3 and p.x[0] in (1, 3, 4) and p.x[1] == p.x[2] >= 8
+    if len(p.x) > 3 or image:
+        raise Mismatch(f"looks up whole numbers, gets {text(p.x)}, an image")
+    if p.origins and p.origins[0] in COMPUTED:
+        raise Mismatch(f"looks up whole numbers, gets what a layer of type {p.origins[0]} computes")
+    return p.x
 
 
 def norm_shape(p: Place) -> Shape:
@@ -114,14 +169,15 @@ def channel_norm_parameters(p: Place) -> int:
 def position_shape(p: Place) -> Shape:
     """Adds positions to the main input; a source without a parent has no shape of its own."""
     longest, x = p.given("longest"), p.x
-    if longest and len(x) > 1 and x[-2] > longest:
-        raise Mismatch(f"has {longest} positions for the {x[-2]} tokens of {text(x)}", x)
+    tokens = 1 if len(x) < 2 else x[-1] if p.at == -2 else x[-2]
+    if longest and tokens > longest:
+        raise Mismatch(f"has {longest} positions for the {tokens} tokens of {text(x)}", x)
     return x
 
 
 def position_parameters(p: Place) -> int:
     """`positionalEncoding` is learned unless its settings say that it is fixed."""
-    fixed = p.setting("learned")[1] is False or str(p.setting("type", "encoding")[1]).startswith("sin")
+    fixed = not p.flag("learned", True) or str(p.setting("type", "encoding")[1]).startswith("sin")
     return 0 if fixed else p.longest * p.width
 
 
@@ -139,6 +195,7 @@ EXPERTS = {
     "always_on": size("numSharedExperts", 0, least=0),
     "top": size("topK"),
     "active": active_experts,
+    "working": "width * experts + active * 3 * width * inner",
 }
 
 # attention, recurrence and state space --------------------------------------------------------------------------------
@@ -171,8 +228,33 @@ def key_source(p: Place) -> Shape | None:
     other = p.inputs[1]
     if other is None:
         raise Missing("its second input")
-    fits = p.node.type == "crossAttention" or other[-1] == (p.given("key_width") or p.width)
+    wanted = p.given("key_width") or p.width
+    fits = p.node.type == "crossAttention" or wanted in other[-2:]
     return other if fits else None
+
+
+def key_axis(p: Place) -> int:
+    """Which axis of the keys' source holds its features, from the end: the one of the declared width, or else the one
+    that the layers before it say; never the tokens of a source [features, tokens]."""
+    source, said = p.key_source or (), p.axes[1] if len(p.axes) > 1 else None
+    wanted = p.given("key_width") or p.width
+    tagged = said if said is not None and len(source) >= -said else -1
+    for axis in (tagged, -1, -2):
+        if len(source) >= -axis and source[axis] == wanted:
+            if axis != -1:
+                p.note(f"its keys' {wanted} features are axis {len(source) + axis + 1} of {text(source)}")
+            return axis
+    if p.given("key_width") is not None:
+        raise Mismatch(f"expects keys of {wanted} features, gets {text(source)}", p.x)
+    return tagged
+
+
+def key_count(p: Place) -> int:
+    """How many tokens the keys come from."""
+    if p.key_source is None:
+        return p.length
+    others = [size for at, size in enumerate(p.key_source) if at != len(p.key_source) + p.key_axis]
+    return prod(others[-1:] if p.key_axis in (-1, -2) else others)
 
 
 def seen_keys(p: Place) -> int:
@@ -186,6 +268,8 @@ def seen_keys(p: Place) -> int:
 
 def attention_shape(p: Place) -> Shape:
     shape = same_width(p)
+    if p.key_source is not None:
+        p.key_axis  # noqa: B018 - raises where the source's features are not the declared ones
     if len(p.inputs) > 1 and p.inputs[1] is not None and p.key_source is None:
         p.note("its second parent has another width: taken as a modulation, not as keys")
     return shape
@@ -209,11 +293,12 @@ ATTENTION = {
     "queries": "heads * head_size",
     "keys": key_features,
     "key_source": key_source,
-    "key_width": size("kvDim", "key_source[-1] if key_source else width"),
+    "key_axis": key_axis,
+    "key_width": size("kvDim", "key_source[key_axis] if key_source else width"),
     # features on a channel axis make all other axes one sequence
-    "length": "tokens if x[-1] != width else x[-2] if len(x) > 1 else 1",
+    "length": "tokens if x[-1] != width or at != -1 else x[-2] if len(x) > 1 else 1",
     "sequences": "tokens // length",
-    "key_tokens": "length if key_source is None else key_source[-2] if len(key_source) > 1 else 1",
+    "key_tokens": key_count,
     "window": size("windowSize", 0),
     "blocks": size("topBlocks", 0),
     "block": size("blockSize", 0),
@@ -226,20 +311,31 @@ ATTENTION = {
     # the scores and their softmax (no fused attention); q, k, v and the heads' output
     "scores": "2 * heads * length * seen",
     "kept_once": "sequences * (length * 2 * queries + key_tokens * 2 * keys + scores)",
+    "sides": "2 * (width + queries) + 2 * (key_width + keys)",
+    "cached": "2 * keys",
 }
 # DeepSeek-V2, arXiv:2405.04434, section 2.1
 LATENT = ATTENTION | {
-    "head_size": size("headDim vHeadDim", split_width),
-    "rope": size("ropeHeadDim", 0),
-    "query_latent": size("qLatentDim", 0),
-    "latent": size("kvLatentDim"),
+    # of a query and a key without their positions, and of a value
+    "head_size": size("headDim qkNopeHeadDim nopeHeadDim", "given('value_size') or split"),
+    "split": split_width,
+    "value_size": size("vHeadDim valueHeadDim", "head_size"),
+    "rope": size("ropeHeadDim qkRopeHeadDim", 0, least=0),
+    "query_latent": size("qLatentDim qLoraRank", 0, least=0),
+    "latent": size("kvLatentDim kvLoraRank"),
     "queries": "heads * (head_size + rope)",
-    "heads_out": "heads * head_size",
+    "heads_out": "heads * value_size",
     "query_weights": "query_latent * (width + queries) if query_latent else width * queries",
-    "weights": "query_weights + width * (latent + rope) + latent * 2 * heads_out + heads_out * width",
+    "key_weights": "width * (latent + rope) + latent * heads * (head_size + value_size)",
+    "weights": "query_weights + key_weights + heads_out * width",
     "norms": "latent + query_latent",  # RMS norms of the two latents
+    "query_sides": "width + 2 * query_latent + queries if query_latent else width + queries",
+    "key_sides": "width + 2 * latent + rope + heads * (head_size + value_size)",
+    "sides": "query_sides + key_sides + heads_out + width",
+    "cached": "latent + rope",  # the latent that keys and values are made of, and the positions' part of the keys
 }
 BLOCK = ATTENTION | FF | {"layers": size("numLayers", 1)}
+BLOCK |= {"sides": "layers * (2 * (width + queries) + 2 * (key_width + keys) + matrices * (width + inner))"}
 # Mamba, arXiv:2312.00752, section 3.4 and its defaults
 MAMBA = {
     "width": WIDTH,
@@ -251,7 +347,7 @@ MAMBA = {
     "products": "inner * (3 * width + conv + 2 * rank + 2 * state)",
 }
 RECURRENT = {
-    "width": size("inputSize inFeatures", "x[-1]"),
+    "width": size("inputSize inFeatures", "features"),
     "hidden": size("hiddenSize"),
     "layers": size("numLayers", 1),
     "directions": "2 if flag('bidirectional', False) else 1",
@@ -278,234 +374,6 @@ def recurrent_macs(p: Place) -> int:
     return p.tokens * p.weights
 
 
-# convolution and pooling over images [C, H, W] or [B, C, H, W] and signals [C, L], [B, C, L] or [B, L, C] -------------
-
-
-def padding(p: Place) -> Shape:
-    """Both sides of an axis together: an even kernel's `same` is not the same on both."""
-    _, words = p.setting("padding")
-    if words == "valid":
-        return (0,) * p.axes
-    if words == "same":
-        return tuple(d * (k - 1) for k, d in zip(p.kernel, p.dilation, strict=True))
-    return tuple(2 * side for side in p.each("padding", 0, 0))
-
-
-def spatial(p: Place) -> Shape:
-    """The input. Raises UserError if it has not as many axes as the kind needs."""
-    words, ranks = (
-        ("a signal [channels, length]", (2, 3, 4)) if p.axes == 1 else ("an image [channels, height, width]", (3, 4))
-    )
-    if len(p.x) not in ranks:
-        raise p.bad(f"takes {words} with or without a batch, gets {text(p.x)}")
-    return p.x
-
-
-def channel_axis(p: Place) -> int:
-    """Before the axes of the window; of a signal the last one where only that has the declared channels."""
-    x, declared = spatial(p), p.given("channels")
-    last = p.axes == 1 and declared and x[-1] == declared and x[-2] != declared
-    return len(x) - 1 if last else len(x) - p.axes - 1
-
-
-def check_channels(p: Place, result: Shape) -> Shape:
-    """`result`; Mismatch if the input has other channels than the settings say."""
-    declared = p.given("channels")
-    if declared is not None and p.x[channel_axis(p)] != declared:
-        raise Mismatch(f"expects {declared} channels, gets {text(p.x)}", result)
-    return result
-
-
-def windows(p: Place, axes: Shape) -> Shape:
-    """How many windows fit along each of these axes."""
-    found = []
-    for n, k, s, d, both in zip(axes, p.kernel, p.stride, p.dilation, p.padding, strict=True):
-        room = n + both - d * (k - 1) - 1
-        if room < 0:
-            raise Mismatch(f"its kernel {text(p.kernel)} is larger than its padded input {text(axes)}")
-        last = -(-room // s) if p.round_up else room // s
-        # a window that would start in the padding behind the input is left out, as torch does
-        found.append(last if p.round_up and last * s >= n + both // 2 else last + 1)
-    return tuple(found)
-
-
-def conv_shape(p: Place) -> Shape:
-    x, at = spatial(p), channel_axis(p)
-    if at == len(x) - 1:
-        p.note(f"its channels are the last axis of {text(x)}")
-        return check_channels(p, (*x[:-2], *windows(p, x[-2:-1]), p.outputs))
-    return check_channels(p, (*x[:at], p.outputs, *windows(p, x[at + 1 :])))
-
-
-def conv_weights(p: Place) -> int:
-    if p.channels % p.groups or p.outputs % p.groups:
-        raise p.bad(f"{p.channels} and {p.outputs} channels do not divide into {p.groups} groups")
-    return p.outputs * (p.channels // p.groups) * p.area
-
-
-def transposed_shape(p: Place) -> Shape:
-    x, sides, extra = spatial(p), p.each("padding", 0, 0), p.each("outputPadding", 0, 0)
-    axes = tuple(
-        (n - 1) * s - 2 * side + d * (k - 1) + 1 + e
-        for n, s, side, k, e, d in zip(x[-2:], p.stride, sides, p.kernel, extra, p.dilation, strict=True)
-    )
-    if min(axes) < 1:
-        raise Mismatch(f"its padding {text(sides)} leaves nothing of {text(x)}")
-    return check_channels(p, (*x[:-3], p.outputs, *axes))
-
-
-def patch_shape(p: Place) -> Shape:
-    """[C, H, W] -> [patches, D]; a batch axis stays."""
-    x, count = spatial(p), 1
-    for n, k, s in zip(x[-2:], p.patch, p.stride, strict=True):
-        if n < k:
-            raise Mismatch(f"its patch {text(p.patch)} is larger than its input {text(x)}")
-        count *= (n - k) // s + 1
-    return check_channels(p, (*x[:-3], count, p.width))
-
-
-def pool_shape(p: Place) -> Shape:
-    x = spatial(p)
-    return (*x[: -p.axes], *windows(p, x[-p.axes :]))
-
-
-WINDOW = {
-    "axes": 2,
-    "kernel": "each('kernelSize poolSize')",
-    "area": "prod(kernel)",
-    "stride": "each('stride', 1)",
-    "dilation": "each('dilation', 1)",
-    "padding": padding,
-    "round_up": False,
-}
-POOL = WINDOW | {"stride": "each('stride', kernel)", "round_up": "flag('ceilMode', False)"}
-CONV = WINDOW | {
-    "channels": size("inChannels inChans", lambda p: p.x[channel_axis(p)]),
-    "outputs": size("outChannels"),
-    "groups": size("groups", 1),
-    "multiplier": size("depthMultiplier", 1),
-    "depth": "channels * multiplier",
-    "weights": conv_weights,
-    "biases": "bias * outputs",
-}
-DEPTHWISE = CONV | {"outputs": size("outChannels", "depth"), "groups": "channels"}
-# a depthwise kernel without bias, then a 1x1 convolution with one (Keras' SeparableConv2D)
-SEPARABLE = CONV | {"weights": "depth * area + depth * outputs"}
-PATCHES = {
-    "axes": 2,
-    "channels": size("inChannels inChans", "x[-3]"),
-    "width": size("embedDim embeddingDim dim"),
-    "patch": "each('patchSize')",
-    "stride": "each('stride', patch)",
-    "pixels": "channels * prod(patch)",
-}
-SQUEEZE = {
-    "width": size("channels numChannels inChannels inChans", CHANNELS, product=True),
-    "groups": 1,
-    "reduction": size("reduction", 16),
-    "inner": "max(1, width // reduction)",
-}
-
-# inputs, merges, reshapes, graph and recommendation networks ----------------------------------------------------------
-
-
-def input_shape(p: Place) -> Shape:
-    if p.node.shape is None:
-        raise Missing("shape")
-    return p.node.shape
-
-
-def padded(shapes: list[Shape]) -> list[Shape]:
-    """All of one rank, by leading axes of 1."""
-    rank = max(map(len, shapes))
-    return [(1,) * (rank - len(shape)) + shape for shape in shapes]
-
-
-def broadcast_shape(p: Place) -> Shape:
-    """Element by element, with broadcasting. A merge of one parent passes it on (8 public files have one)."""
-    if len(p.xs) == 1:
-        p.note("has one parent: there is nothing to merge")
-        return p.x
-    wide = [{n for n in axis if n > 1} for axis in zip(*padded(p.xs), strict=True)]
-    if any(len(lengths) > 1 for lengths in wide):
-        raise Mismatch(f"cannot combine {' and '.join(map(text, p.xs))}", p.x)
-    return tuple(lengths.pop() if lengths else 1 for lengths in wide)
-
-
-def concatenate_shape(p: Place) -> Shape:
-    """Along `dim`/`axis`: from the end if negative; of images the channels, of all else the features, if not given.
-
-    A given axis counts from a batch axis where the shapes have none: public files write 1 for the channels of
-    [C, H, W].
-    """
-    shapes = padded(p.xs)
-    for before, after in zip(p.xs, shapes, strict=True):
-        if before != after:
-            p.note(f"{text(before)} gets leading axes of 1")
-    rank, given = len(shapes[0]), p.given("along")
-    # images of one size: the last two axes agree and the channels need not
-    images = rank >= 3 and len({shape[-2:] for shape in shapes}) == 1
-    axis = given if given is not None else -3 if images else -1
-    if not -rank <= axis < rank:
-        raise p.bad(f"axis {axis!r} is not an axis of {text(shapes[0])}")
-
-    def joined(at: int) -> Shape:
-        return (*shapes[0][:at], sum(shape[at] for shape in shapes), *shapes[0][at + 1 :])
-
-    for at in [axis % rank, *([axis - 1] if given is not None and axis >= 1 else [])]:
-        if len({shape[:at] + shape[at + 1 :] for shape in shapes}) == 1:
-            return joined(at)
-    raise Mismatch(f"cannot concatenate {' and '.join(map(text, p.xs))}", joined(axis % rank))
-
-
-def matrices(p: Place) -> tuple[Shape, Shape]:
-    if len(p.xs) != 2:
-        raise Mismatch(f"multiplies two matrices, has {len(p.xs)} parents", p.x)
-    first, second = (shape if len(shape) > 1 else (1, *shape) for shape in p.xs)
-    return first, second
-
-
-def matmul_shape(p: Place) -> Shape:
-    """[.., M, K] x [.., K, N] -> [.., M, N]; where K fits only its last axis, times the transpose."""
-    first, second = matrices(p)
-    if first[-1] == second[-2]:
-        return (*first[:-1], second[-1])
-    if first[-1] == second[-1]:
-        p.note(f"{text(first)} times the transpose of {text(second)}")
-        return (*first[:-1], second[-2])
-    raise Mismatch(f"cannot multiply {text(first)} by {text(second)}", (*first[:-1], second[-1]))
-
-
-def mean_shape(p: Place) -> Shape:
-    """Of several parents: element by element. Of one: over `dim` (default: the tokens)."""
-    if len(p.xs) > 1:
-        return broadcast_shape(p)
-    x, axis = p.x, p.along
-    if not -len(x) <= axis < len(x):
-        raise p.bad(f"axis {axis!r} is not an axis of {text(x)}")
-    axis %= len(x)
-    return (*x[:axis], *x[axis + 1 :]) or (1,)
-
-
-def flatten_shape(p: Place) -> Shape:
-    """[C, H, W] -> [C*H*W]; a leading axis of 1 before others is a batch and stays."""
-    keep = 1 if len(p.x) > 1 and (p.x[0] == 1 or len(p.x) == 4) else 0
-    return (*p.x[:keep], prod(p.x[keep:]))
-
-
-def reshape_shape(p: Place) -> Shape:
-    """To `shape` (one axis may be -1). Raises Mismatch if the number of values changes."""
-    x, (_, value) = p.x, p.setting("shape", "targetShape")
-    items = [integer(item) for item in value] if isinstance(value, list) else []
-    if not items or any(item is None or (item < 1 and item != -1) for item in items) or items.count(-1) > 1:
-        raise p.bad(f"shape: expected positive whole numbers with at most one -1, got {value!r}")
-    fixed = prod(item for item in items if item is not None and item != -1)
-    found = tuple(prod(x) // fixed if item == -1 else item for item in items if item is not None)
-    if prod(found) != prod(x):
-        raise Mismatch(f"cannot reshape {text(x)} ({prod(x):,} values) to {text(found)} ({prod(found):,})", found)
-    return found
-
-
 def graph_macs(p: Place) -> int:
     found = p.tokens * p.matrices * p.width * p.outputs
     p.note("the neighbours' sum depends on the data: not counted")
@@ -520,27 +388,55 @@ def pairs_of_vectors(p: Place) -> int:
     return count * (count - 1) // 2
 
 
-GRAPH = {"width": size("inChannels inFeatures", "x[-1]"), "outputs": size("outChannels outFeatures"), "matrices": 1}
+PERMUTED = {"order": permute_order, "one": size("dim0", least=-8), "two": size("dim1", least=-8)}
+CHUNK = {
+    "along": size("dim axis", least=-8),
+    "chunks": size("chunks numChunks numSplits splits sections", 2),
+    "part": size("splitSize"),
+    "start": size("start", least=-(10**12)),
+    "end": size("end", least=-(10**12)),
+}
+GRAPH = {"width": size("inChannels inFeatures", "features"), "outputs": size("outChannels outFeatures"), "matrices": 1}
 
 # the table ------------------------------------------------------------------------------------------------------------
 
 Norm = partial(Kind, family="normalisation")
 Positions = partial(Kind, position_shape, sizes=POSITIONS, family="positions")
 FeedForward = partial(Kind, same_width, "ff_weights + ff_biases", "tokens * ff_weights", "ff_kept + values")
-Attention = partial(Kind, attention_shape, "weights + biases", "macs_once", "kept_once + values", family="attention")
-Recurrent = partial(Kind, recurrent_shape, "weights + biases", recurrent_macs, "tokens * states")
+Attention = partial(
+    Kind, attention_shape, "weights + biases", "macs_once", "kept_once + values", family="attention", rank=2
+)
+Convolution = partial(Kind, conv_shape, "weights + biases", "values // outputs * weights", axis=conv_axis)
+Transposed = partial(Kind, transposed_shape, "weights + biases", "prod(x) // channels * weights", axis=conv_axis)
+Pool = partial(Kind, axis=lambda p: -p.window_axes - 1)  # channels stand before the axes of the window
+Recurrent = partial(Kind, recurrent_shape, "weights + biases", recurrent_macs, "tokens * states", rank=2)
 
 # the types of a kind: shape, parameters, macs, kept, sizes
 _TABLE = {
     "input": Kind(input_shape, kept=0),
-    "output identity": Kind(kept=0),
-    "dropout localResponseNorm": Kind(),
-    "relu relu6 leakyRelu gelu elu swish silu mish hardswish sigmoid tanh softmax softplus": Kind(family="activation"),
+    "output identity cast": Kind(kept=0),
+    "dropout dropout1d dropout2d dropout3d alphaDropout dropPath stochasticDepth localResponseNorm": Kind(),
+    "relu relu6 leakyRelu squaredRelu gelu quickGelu elu selu celu swish silu mish": Kind(family="activation"),
+    "hardswish hardSwish hardsigmoid hardSigmoid hardtanh softplus softsign": Kind(family="activation"),
+    "sigmoid logSigmoid tanh softmax logSoftmax": Kind(family="activation"),
+    # half of the features gate the other half
+    "glu": Kind(chunk_shape, sizes=CHUNK | {"chunks": 2}, family="activation"),
     "prelu": Kind(parameters="slopes", sizes={"slopes": size("numParameters", 1)}, family="activation"),
-    "linear projection": Kind(linear_shape, "(width + bias) * outputs", "values * width", sizes=LINEAR),
-    "embedding": Kind(embedding_shape, "rows * width", sizes=EMBEDDED),
-    # the bag's vectors are summed
-    "embeddingBag": Kind(lambda p: (*p.x[:-1], p.width), "rows * width", sizes=EMBEDDED),
+    "linear projection dense": Kind(linear_shape, "(width + bias) * outputs", "values * width", sizes=LINEAR),
+    "embedding": Kind(embedding_shape, "rows * width", sizes=EMBEDDED, axis="-1", rank=1),
+    # logits over a vocabulary
+    "lmHead": Kind(
+        linear_shape,
+        "(width + bias) * outputs",
+        "values * width",
+        sizes={
+            "width": size("embedDim inFeatures hiddenDim dModel dim", "features"),
+            "outputs": size("vocabSize outFeatures numClasses"),
+        },
+        biased=False,
+    ),
+    "layerScale": Kind(channel_shape, "width", sizes={"width": NORM["width"]}),
+    "embeddingBag": Kind(bag_shape, "rows * width", sizes=EMBEDDED, axis="-1", rank=1),
     # kept: the inner values before and after the non-linearity (and the gate), and the output
     "feedForward": FeedForward(FF),
     "swiglu geglu": FeedForward(GATED, biased=False),
@@ -564,8 +460,13 @@ _TABLE = {
     "positionalEncoding": Positions(position_parameters),
     "learnedPositionalEmbedding": Positions("longest * width"),
     "rope alibi": Positions(kept=0),
-    "multiHeadAttention causalAttention selfAttention crossAttention": Attention(ATTENTION),
-    "groupedQueryAttention localAttention nativeSparseAttention": Attention(ATTENTION, biased=False),
+    "multiHeadAttention causalAttention selfAttention crossAttention flashAttention": Attention(ATTENTION),
+    "groupedQueryAttention localAttention slidingWindowAttention nativeSparseAttention": Attention(
+        ATTENTION, biased=False
+    ),
+    "multiQueryAttention": Attention(ATTENTION | {"key_heads": size("numKVHeads numKeyValueHeads", 1)}, biased=False),
+    # in windows of windowSize x windowSize patches: Swin, arXiv:2103.14030, equation 2
+    "windowAttention shiftedWindowAttention": Attention(ATTENTION | {"seen": "min(key_tokens, window * window)"}),
     "mla": Kind(
         same_width,
         "weights + norms",
@@ -574,6 +475,7 @@ _TABLE = {
         LATENT,
         biased=False,
         family="attention",
+        rank=2,
     ),
     # attention, feed-forward and two layer norms, `numLayers` times
     "transformerBlock": Kind(
@@ -583,6 +485,7 @@ _TABLE = {
         "layers * (kept_once + ff_kept + 4 * values)",
         BLOCK,
         family="attention",
+        rank=2,
     ),
     # projections and the convolution; the scan's element-wise recurrence is not a matrix product
     "mamba": Kind(
@@ -595,29 +498,53 @@ _TABLE = {
     "lstm": Recurrent(RECURRENT | {"gates": 4}),
     "gru": Recurrent(RECURRENT | {"gates": 3}),
     "rnn": Recurrent(RECURRENT | {"gates": 1}),
-    "conv2d": Kind(conv_shape, "weights + biases", "values // outputs * weights", sizes=CONV),
-    "depthwiseConv2d": Kind(conv_shape, "weights + biases", "values // outputs * weights", sizes=DEPTHWISE),
-    "conv1d": Kind(conv_shape, "weights + biases", "values // outputs * weights", sizes=CONV | {"axes": 1}),
-    "separableConv2d": Kind(conv_shape, "weights + biases", "values // outputs * weights", sizes=SEPARABLE),
+    "bidirectionalLSTM bidirectionalLstm biLSTM": Recurrent(RECURRENT | {"gates": 4, "directions": 2}),
+    "bidirectionalGRU bidirectionalGru biGRU": Recurrent(RECURRENT | {"gates": 3, "directions": 2}),
+    "conv2d": Convolution(sizes=CONV, rank=3),
+    "conv1d": Convolution(sizes=CONV | {"window_axes": 1}, rank=2),
+    "conv3d": Convolution(sizes=CONV | {"window_axes": 3}, rank=4),
+    "depthwiseConv2d": Convolution(sizes=DEPTHWISE, rank=3),
+    "depthwiseConv1d": Convolution(sizes=DEPTHWISE | {"window_axes": 1}, rank=2),
+    "pointwiseConv2d": Convolution(sizes=CONV | {"kernel": "(1, 1)"}, rank=3),
+    "separableConv2d": Convolution(sizes=SEPARABLE, rank=3),
     # each input pixel meets the whole kernel once
-    "transposeConv2d": Kind(transposed_shape, "weights + biases", "prod(x) // x[-3] * weights", sizes=CONV),
-    "patchEmbed": Kind(patch_shape, "width * (pixels + bias)", "values * pixels", sizes=PATCHES),
-    "maxpool2d avgpool2d": Kind(pool_shape, sizes=POOL),
-    "maxpool1d avgpool1d": Kind(pool_shape, sizes=POOL | {"axes": 1}),
-    "globalAvgPool2d globalMaxPool2d": Kind(lambda p: spatial(p)[:-2], sizes={"axes": 2}),
-    # over the tokens: [.., L, D] -> [.., D]
-    "globalAvgPool1d globalMaxPool1d": Kind(lambda p: (*spatial(p)[:-2], p.x[-1]), sizes={"axes": 1}),
+    "transposeConv2d convTranspose2d": Transposed(sizes=CONV, rank=3),
+    "transposeConv1d convTranspose1d": Transposed(sizes=CONV | {"window_axes": 1}, rank=2),
+    "transposeConv3d convTranspose3d": Transposed(sizes=CONV | {"window_axes": 3}, rank=4),
+    "patchEmbed": Kind(patch_shape, "width * (pixels + bias)", "values * pixels", sizes=PATCHES, axis="-1", rank=3),
+    "maxpool2d avgpool2d": Pool(pool_shape, sizes=POOL, rank=3),
+    "maxpool1d avgpool1d": Pool(pool_shape, sizes=POOL | {"window_axes": 1}),
+    "maxpool3d avgpool3d": Pool(pool_shape, sizes=POOL | {"window_axes": 3}, rank=4),
+    "adaptiveAvgPool1d adaptiveMaxPool1d": Pool(adaptive_shape, sizes={"window_axes": 1}),
+    "adaptiveAvgPool2d adaptiveMaxPool2d": Pool(adaptive_shape, sizes={"window_axes": 2}, rank=3),
+    "adaptiveAvgPool3d adaptiveMaxPool3d": Pool(adaptive_shape, sizes={"window_axes": 3}, rank=4),
+    "globalAvgPool2d globalMaxPool2d": Kind(lambda p: spatial(p)[:-2], sizes={"window_axes": 2}, axis="-1", rank=3),
+    "globalAvgPool3d globalMaxPool3d": Kind(lambda p: spatial(p)[:-3], sizes={"window_axes": 3}, axis="-1", rank=4),
+    # over the tokens: [.., L, D] -> [.., D], or of what a convolution gives [C, L] -> [C]
+    "globalAvgPool1d globalMaxPool1d": Kind(
+        lambda p: (*spatial(p)[:-2], p.features), sizes={"window_axes": 1}, axis="-1"
+    ),
+    "pixelShuffle": Pool(shuffle_shape, sizes=SHUFFLE, rank=3),
+    "pixelUnshuffle spaceToDepth": Pool(unshuffle_shape, sizes=UNSHUFFLE, rank=3),
+    "zeroPad2d pad2d reflectionPad2d": Pool(pad_shape, sizes={"window_axes": 2}, rank=3),
     "upsample": Kind(
         lambda p: (*spatial(p)[:-2], *(n * factor for n, factor in zip(p.x[-2:], p.each("scaleFactor"), strict=True))),
-        sizes={"axes": 2},
+        sizes={"window_axes": 2},
     ),
     "seBlock": Kind(channel_shape, "2 * width * inner + inner + width", "2 * width * inner", sizes=SQUEEZE),
-    "add multiply subtract average": Kind(broadcast_shape),
+    "add multiply subtract average residual residualAdd skipConnection sum maximum divide": Kind(broadcast_shape),
     "concatenate": Kind(concatenate_shape, sizes={"along": size("dim axis", least=-8)}),
     "matmul": Kind(matmul_shape, macs=lambda p: p.values * matrices(p)[0][-1]),
     "mean": Kind(mean_shape, sizes={"along": size("dim axis", -2, least=-8)}),
-    "flatten": Kind(flatten_shape, kept=0),
-    "reshape": Kind(reshape_shape, kept=0),
+    "flatten": Kind(
+        flatten_shape, kept=0, sizes={"start": size("startDim", least=-8), "end": size("endDim", least=-8)}, axis="-1"
+    ),
+    "reshape view": Kind(reshape_shape, kept=0, axis="-1"),
+    "permute": Kind(permute_shape, kept=0, sizes=PERMUTED, axis=permute_axis),
+    "transpose": Kind(permute_shape, kept=0, sizes=PERMUTED, axis=permute_axis),
+    "squeeze": Kind(squeeze_shape, kept=0, sizes={"along": size("dim axis", least=-8)}, axis="-1"),
+    "unsqueeze": Kind(unsqueeze_shape, kept=0, sizes={"along": size("dim axis", 0, least=-8)}),
+    "split chunk slice": Kind(chunk_shape, kept=0, sizes=CHUNK),
     # one matrix for the node, one with a bias for its neighbours: GraphSAGE, arXiv:1706.02216, algorithm 1
     "graphSAGE": Kind(linear_shape, "(2 * width + bias) * outputs", graph_macs, sizes=GRAPH | {"matrices": 2}),
     # no matrix where `useTransform` is false: LightGCN, arXiv:2002.02126, equation 3
@@ -639,6 +566,9 @@ def of_family(family: str) -> frozenset[str]:
     return frozenset(type for type, kind in KINDS.items() if kind.family == family)
 
 
+ATTENTION_TYPES = of_family("attention")
+# whose output is computed: no list of whole numbers for an embedding to look up
+COMPUTED = frozenset(type for type, kind in KINDS.items() if kind.macs != 0 or kind.family)
 NORMALISATIONS, POSITION_TYPES = of_family("normalisation"), of_family("positions")
 
 

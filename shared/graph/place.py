@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import ceil, prod
@@ -70,6 +70,8 @@ class Kind:
     macs        multiply-accumulates of matrix products and convolutions in one forward pass
     kept        numbers kept for the backward pass, for one declared input; usually the output
     sizes       the names that the formulas use
+    axis        which axis of the output holds its features, from the end; None: as in what comes in
+    rank        axes of one sample of what comes in, where the kind tells: one more is a batch
     biased      whether the layer has biases where its settings do not say
     family      `normalisation` (these align with each other), `activation`, `attention`, or `positions` (a source of
                 position information, which is neither an operand nor a key where it is a parent)
@@ -80,6 +82,8 @@ class Kind:
     macs: Formula = 0
     kept: Formula = "values"
     sizes: dict[str, Size | Formula] = field(default_factory=dict)
+    axis: Formula | None = None
+    rank: int = 0
     biased: bool = True
     family: str = ""
 
@@ -99,6 +103,9 @@ COMMON: dict[str, Formula] = {
     "values": lambda p: prod(p.out),
     "tokens": lambda p: prod(p.x) // p.width if prod(p.x) % p.width == 0 else prod(p.x[:-1]),
     "bias": lambda p: p.flag("bias", p.kind.biased),
+    "sides": 0,
+    "cached": 0,
+    "working": lambda p: p.parameters,
     "affine": lambda p: p.flag("affine", True) and p.flag("elementwiseAffine", True),
 }
 _FUNCTIONS = {"__builtins__": {}, "ceil": ceil, "len": len, "max": max, "min": min, "prod": prod}
@@ -114,7 +121,8 @@ class Place:
     """One layer: its kind, its settings, the shapes that come in, the convention, remarks made on the way.
 
     `inputs` are the shapes of the parents in connection order (None: unknown). With `declared` nothing is known but
-    the settings: the rows of a publication that counts so.
+    the settings: the rows of a publication that counts so. `axes` say which axis of each input holds its features, from
+    the end (None: nothing tells, so it is the last), `origins` the parents' types.
     """
 
     kind: Kind | None
@@ -123,6 +131,8 @@ class Place:
     convention: Convention = RIGHT
     source: str = ""
     declared: bool = False
+    axes: Sequence[int | None] = ()
+    origins: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
@@ -165,6 +175,29 @@ class Place:
             raise Missing("one of its inputs" if self.inputs else "its input")
         return known
 
+    @property
+    def at(self) -> int:
+        """Which axis of the main input holds its features, from the end: of what a convolution gives, its channels."""
+        axis = self.axes[0] if self.axes else None
+        return axis if axis is not None and len(self.x) >= -axis else -1
+
+    @property
+    def features(self) -> int:
+        """How many features come in. A number of tokens or pixels is never one of them."""
+        return self.x[self.at]
+
+    @property
+    def out_axis(self) -> int | None:
+        """Which axis of the output holds its features, from the end; None: nothing tells."""
+        rule = self.kind.axis if self.kind else None
+        if rule is not None:
+            found = eval(compiled(rule), _FUNCTIONS, self) if isinstance(rule, str) else rule
+            return found(self) if callable(found) else found
+        if "used_axis" in self.__dict__:
+            return self.used_axis
+        kept = self.axes and self.inputs[0] is not None and len(self.inputs[0]) == len(self.out)
+        return self.axes[0] if kept else None
+
     @cached_property
     def out(self) -> Shape:
         """The output's shape. Raises Missing (unknown) or Mismatch (does not pass forward)."""
@@ -195,13 +228,13 @@ class Place:
 
     def flag(self, key: str, default: bool) -> bool:
         _, value = self.setting(key)
-        if value is not None and not isinstance(value, bool):
+        if value is not None and not isinstance(value, bool) and value not in (0, 1):
             raise self.bad(f"{key}: expected true or false, got {quoted(value)}")
-        return default if value is None else value
+        return default if value is None else bool(value)
 
     def each(self, keys: str, default: Shape | int | None = None, least: int = 1) -> Shape:
-        """A kernel, stride or padding: one number for all `axes` of the row, or a list of one an axis."""
-        (key, value), axes = self.setting(*keys.split()), self.axes
+        """A kernel, stride or padding: one number for all `window_axes` of the row, or a list of one an axis."""
+        (key, value), axes = self.setting(*keys.split()), self.window_axes
         if value is None and default is None:
             raise Missing(key)
         if value is None:
@@ -214,8 +247,9 @@ class Place:
     def axis(self, features: int, result: Shape | None = None) -> int:
         """Which axis of the input holds `features`: the last, or else a channel axis. Raises Mismatch."""
         x = self.x
-        for axis in (-1, -3, -2):
+        for axis in (self.at, -1, -3, -2):
             if len(x) >= -axis and x[axis] == features:
+                self.__dict__["used_axis"] = axis
                 if axis != -1:
                     self.note(f"its {features} features are axis {len(x) + axis + 1} of {text(x)}: a channel axis")
                 return len(x) + axis

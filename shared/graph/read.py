@@ -28,7 +28,11 @@ STICKY = frozenset({"stickyNote", "sticky", "note", "comment"})
 
 @dataclass(frozen=True)
 class Node:
-    """One component of the file. `shape` is a declared input shape; `settings` are the file's `params`."""
+    """One component of the file. `settings` are the file's `params`.
+
+    shape       an input's declared shape; of another layer the shape of its output that the file declares
+    parameters  what the file says that a layer of unknown type has
+    """
 
     id: str
     type: str
@@ -36,6 +40,7 @@ class Node:
     settings: dict[str, Any]
     shape: tuple[int, ...] | None = None
     remark: str = ""
+    parameters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,10 +183,24 @@ def _node(item: Any, at: int, source: str) -> Node:
     settings = {_name(key): value for key, value in (settings or {}).items()}
     if _deep(settings):
         raise UserError(f"{where}: params: nested more than {DEEPEST} levels; a layer's settings are flat")
+    # the makers' own files give an input's shape as its output, or as a number of tokens
     shapes = {"shape": settings.get("shape"), "inputShape": item.get("inputShape")} if type_ == "input" else {}
+    shapes |= {"outputShape": item.get("outputShape")}
+    shapes |= {"seqLen": settings.get("seqLen"), "numFeatures": settings.get("numFeatures")} if type_ == "input" else {}
     given = next((key for key, value in shapes.items() if value is not None), None)
-    shape = sizes(shapes[given], f"{where}: {given}") if given else None
-    return Node(str(id), type_, _name(item.get("name") or id), settings, shape, _name(item.get("notes") or ""))
+    shape = None
+    if given and (type_ == "input" or _is_shape(shapes[given])):
+        shape = sizes(shapes[given], f"{where}: {given}")
+    count = integer(item.get("paramCount", settings.get("paramCount")))
+    count = count if count is not None and 0 <= count <= LARGEST_SIZE**2 else None
+    name, remark = _name(item.get("name") or id), _name(item.get("notes") or "")
+    return Node(str(id), type_, name, settings, shape, remark, count)
+
+
+def _is_shape(value: Any) -> bool:
+    """What a layer's declared output must be to be believed; it is no part of the structure."""
+    found = [integer(item) for item in value] if isinstance(value, list) else []
+    return 0 < len(found) <= 8 and all(item is not None and 1 <= item <= LARGEST_SIZE for item in found)
 
 
 def _deep(value: Any, levels: int = DEEPEST) -> bool:
@@ -220,8 +239,10 @@ def sizes(value: Any, where: str) -> tuple[int, ...]:
     """A shape as a tuple of positive integers; a single number is a shape of one axis."""
     items: Sequence[Any] = value if isinstance(value, list) else [value]
     found = [integer(item) for item in items]
-    if not found or len(found) > 8 or any(item is None or not 1 <= item <= LARGEST_SIZE for item in found):
+    if not found or len(found) > 8 or any(item is None or item < 1 for item in found):
         raise UserError(f"{where}: expected 1 to 8 positive whole numbers, got {quoted(value)}")
+    if any(item > LARGEST_SIZE for item in found if item is not None):
+        raise UserError(f"{where}: a size is at most 10^12, got {quoted(value)}")
     return tuple(item for item in found if item is not None)
 
 

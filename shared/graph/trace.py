@@ -1,7 +1,8 @@
-"""A torch module as a Model: built and run on the `meta` device, with no weights and no memory.
+"""A torch module as a Model: built on the `meta` device and run dry (`shared.graph.dryrun`), with no weights.
 
-Parameters are the module's own, each counted once. Multiply-accumulates are those that PyTorch's operation counter sees
-(two operations each), the products inside attention included: on `meta` attention is taken apart into them.
+Parameters are the module's own, each counted once; they need no run (`outline`). Multiply-accumulates are those that
+PyTorch's operation counter sees (two operations each), the products inside attention included. What a layer keeps for
+training is what autograd saves, each storage once, and a byte a value for the mask of a dropout; attention is fused.
 
 What runs becomes rows in the vocabulary of graph files: a leaf module is one row, an attention module is one row, two
 linear layers around an activation are one feed-forward row, additions of two activations are `add` rows, and
@@ -23,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from shared.graph.dryrun import COUNTED, DryRun, Fused, is_whole
 from shared.graph.measure import Layer, Model
 
 # what a module is called in the vocabulary of graph files: by its class, or by the end of its class name, because
@@ -51,6 +53,9 @@ _SETTINGS = {
 }
 _ACTIVATIONS = {"aten::relu": "relu", "aten::relu_": "relu", "aten::gelu": "gelu", "aten::silu": "swish"}
 _GATED = {"swish": "swiglu", "gelu": "geglu"}
+# modules that mix tokens by products of their own, without a softmax: one row each, by its name
+_MIXER = re.compile("Mamba|Mixer$|SSM|DeltaNet|Rwkv|RWKV|LinearAttention|LightningAttention|ShortConv|RecurrentBlock")
+LOOPED = 8  # equal operations in one module: more are a loop, which is one row
 
 
 def row_type(module: nn.Module) -> str | None:
@@ -114,31 +119,82 @@ def _attribute(module: nn.Module, *names: str, config: bool = False) -> int | No
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
+def _window(module: nn.Module) -> int | None:
+    """How many tokens a query sees, where its module or its configuration says so."""
+    own = _attribute(module, "sliding_window", "window_size")
+    config, at = getattr(module, "config", None), getattr(module, "layer_idx", None)
+    if own or config is None or "Attention" not in type(module).__name__ or hasattr(module, "sliding_window"):
+        return own
+    kinds = getattr(config, "layer_types", None)
+    if isinstance(kinds, list) and isinstance(at, int) and at < len(kinds):
+        slides = kinds[at] == "sliding_attention"
+    else:
+        slides = getattr(config, "use_sliding_window", True)
+    window = getattr(config, "sliding_window", None)
+    return window if slides and isinstance(window, int) and window > 0 else None
+
+
 def head_size(module: nn.Module) -> int | None:
     """Features of one head, where the module says so: they need not be its width divided by its heads."""
     return _attribute(module, "head_dim", "attention_head_size", "key_value_proj_dim", "d_head")
 
 
-def trace(module: nn.Module, inputs: dict[str, torch.Tensor], name: str, source: str) -> Model:
-    """Run `module` (on the meta device) once on `inputs` and return what ran.
+def trace(module: nn.Module, inputs: dict[str, Any], name: str, source: str) -> Model:
+    """Run `module` dry, once, on `inputs` and return what ran.
 
-    Raises whatever the module raises on inputs that it cannot take.
+    Raises whatever the module raises on inputs that it cannot take. Where it cannot be run with gradients, a layer is
+    taken to keep its output.
     """
     module.eval()
-    tracer = _Tracer(module)
-    counter = FlopCounterMode(display=False)
-    tracer.flops = counter.get_total_flops
-    for key, tensor in inputs.items():
-        tracer.add_input(key, tensor)
-    hooks = list(tracer.hooks())
     try:
-        # the order matters: the counter takes attention apart, and what it issues then is seen by the tracer
-        with torch.no_grad(), tracer, counter:
+        return _traced(module, inputs, name, source, gradients=True)
+    except Exception:
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        module.requires_grad_(False)
+        try:
+            return _traced(module, inputs, name, source, gradients=False)
+        finally:
+            for parameter in trained:
+                parameter.requires_grad_(True)
+
+
+def _traced(module: nn.Module, inputs: dict[str, Any], name: str, source: str, *, gradients: bool) -> Model:
+    tracer, dry = _Tracer(module, gradients), DryRun()
+    counter = FlopCounterMode(display=False, custom_mapping=COUNTED)
+    tracer.flops = counter.get_total_flops
+    for key, value in inputs.items():
+        if isinstance(value, torch.Tensor):
+            tracer.add_input(key, value)
+    hooks = list(tracer.hooks())
+    saved = torch.autograd.graph.saved_tensors_hooks(tracer.saves, lambda tensor: tensor)
+    try:
+        # the order matters: the counter sees an operation first, then the tracer, and the dry run does it
+        with torch.set_grad_enabled(gradients), dry, Fused(), saved, tracer, counter:
             output = module(**inputs)
     finally:
         for hook in hooks:
             hook.remove()
-    return tracer.finish(output, name, source)
+    model = tracer.finish(output, name, source)
+    model.decided = dict(dry.decided)
+    return model
+
+
+def outline(module: nn.Module, name: str, source: str, reason: str) -> Model:
+    """What can be said without a run: every layer that has parameters, and how many. reason: why it was not run."""
+    tracer = _Tracer(module, False)
+    for path, inner in module.named_modules():
+        type = row_type(inner)
+        own = [parameter for parameter in inner.parameters(recurse=False) if id(parameter) in tracer.names]
+        if type and own and not any(path.startswith(f"{row.name}.") for row in tracer.rows[-1:]):
+            row = tracer._row(path or type, type, settings_of(inner, type), [])
+            tracer._count(row, inner)
+    for parameter in module.parameters():
+        if id(parameter) in tracer.names:
+            tracer._loose(parameter)
+    for row in tracer.rows:
+        row.row, row.output, row.macs, row.kept = row.parameters, None, None, None
+        row.settings.pop("projections", None)
+    return Model(name, source, tracer.rows, not_run=reason)
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -147,7 +203,11 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 @dataclass
 class _Frame:
-    """A module that is running. `row` is its index if it is a row itself, `first` the next row's index at its start."""
+    """A module that is running. `row` is its row if it is one itself, `first` the next row's index at its start.
+
+    loose: the rows of its own operations; attends: it takes a softmax or fused attention, so its products are those
+    of attention.
+    """
 
     module: nn.Module
     name: str
@@ -157,16 +217,24 @@ class _Frame:
     inner: int = 0
     parents: list[str] = field(default_factory=list)
     crossing: bool = False
+    attends: bool = False
+    loose: list[Layer] = field(default_factory=list)
 
 
 class _Tracer(TorchDispatchMode):
     """Sees the modules that run by hooks, and the operations as a dispatch mode."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, gradients: bool) -> None:
         super().__init__()
         self.module = module
+        self.gradients = gradients
         self.flops: Any = None
         self.rows: list[Layer] = []
+        self.times: dict[str, int] = {}  # how many rows have this name
+        self.renamed: dict[str, str] = {}  # rows that went into another
+        own = [*module.parameters(), *module.buffers()]
+        self.held = {tensor.untyped_storage()._cdata for tensor in own}  # weights are not kept a second time
+        self.kept: list[Any] = []  # storages, held so that their addresses stay their own
         self.stack: list[_Frame] = []
         self.origins = WeakIdKeyDictionary()  # tensor -> ids of the rows that it comes from
         self.names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -192,6 +260,8 @@ class _Tracer(TorchDispatchMode):
                 if type == "embedding" and not frame.parents:
                     self._positional(frame.row, args, kwargs)
                 self._count(frame.row, module)
+                if type == "linear":
+                    frame.row.sides = frame.row.settings["inFeatures"] + frame.row.settings["outFeatures"]
             self.stack.append(frame)
 
         return enter
@@ -207,44 +277,91 @@ class _Tracer(TorchDispatchMode):
             row = self._collapse(frame, own, total, output)
         elif row is not None:
             row.macs = total // 2
+        if frame.row is None:
+            self._looped(frame)
         if row is not None:
             results = _tensors(output)
             row.output = tuple(results[0].shape) if results else None
-            row.kept = (row.kept or 0) + (results[0].numel() if results else 0)
+            if results and not self.gradients:
+                row.kept = (row.kept or 0) + results[0].numel()
+            elif results and isinstance(module, nn.Dropout) and module.p > 0:
+                row.kept = (row.kept or 0) + -(-results[0].numel() // 4)  # its mask, a byte each
             for tensor in results:
                 # the activation inside a normalisation is the last row, and what comes out is its
                 self.origins[tensor] = (self.rows[-1].id if frame.row else row.id,)
 
+    def _looped(self, frame: _Frame) -> None:
+        """Operations that a module does again and again, a token at a time, become one row of each type."""
+        by_type: dict[str, list[Layer]] = {}
+        for row in frame.loose:
+            by_type.setdefault(row.type, []).append(row)
+        for rows in by_type.values():
+            if len(rows) > LOOPED and frame.module is not self.module:
+                first, gone = rows[0], {id(row) for row in rows[1:]}
+                first.kept = sum(row.kept or 0 for row in rows)
+                first.macs = sum(row.macs or 0 for row in rows)
+                first.notes.append(f"is done {len(rows):,} times in a loop")
+                self.renamed |= {row.id: first.id for row in rows[1:]}
+                self.rows[frame.first :] = [row for row in self.rows[frame.first :] if id(row) not in gone]
+
     def _collapse(self, frame: _Frame, own: int, total: int, output: Any) -> Layer | None:
-        """A module that multiplies activations itself: attention, or a product of its own."""
-        heads = _attribute(frame.module, "num_heads", "num_attention_heads", "n_heads", config=True)
+        """A module that multiplies activations itself: attention, another mixer of tokens, or a product of its own."""
+        inner = self.rows[frame.first :]
+        mixer = _MIXER.search(type(frame.module).__name__)
+        heads = _attribute(frame.module, "num_heads", "num_attention_heads", "n_heads", "n_head", config=True)
+        results = _tensors(output)
+        attends = frame.attends and heads is not None and not mixer
         # a model that has heads of its own and a product beside its attention layers is no attention layer
-        if heads is None or any("projections" in row.settings for row in self.rows[frame.first :]):
+        if not (attends or mixer) or not results or any("projections" in row.settings for row in inner):
             row = self._row(f"{frame.name}.product".lstrip("."), "matmul", {}, frame.parents)
             row.macs = own // 2
             return row
-        inner = self.rows[frame.first :]
         del self.rows[frame.first :]
-        causal = getattr(frame.module, "is_causal", False) or getattr(frame.module, "is_decoder", False)
-        type = "crossAttention" if frame.crossing else "causalAttention" if causal else "multiHeadAttention"
-        width = _tensors(output)[0].shape[-1]
-        settings = {"embedDim": width, "numHeads": heads}
-        key_heads = _attribute(frame.module, "num_key_value_heads", config=True)
-        if key_heads and key_heads != heads:
-            type, settings = "groupedQueryAttention", settings | {"numKVHeads": key_heads}
-        row = self._row(frame.name, type, settings, frame.parents)
+        if attends:
+            kind, settings = self._attention(frame, heads or 1, results[0].shape[-1], inner)
+        else:
+            kind = "mamba" if "Mamba" in type(frame.module).__name__ else _lower(type(frame.module).__name__)
+            settings = {"embedDim": results[0].shape[-1]}
+        row = self._row(frame.name, kind, settings, frame.parents)
         row.parameters = sum(layer.parameters or 0 for layer in inner)
         self._count(row, frame.module)
         row.macs = total // 2
-        linear = [layer.settings for layer in inner if layer.type == "linear"]
-        row.settings["projections"] = sum(one["inFeatures"] * one["outFeatures"] for one in linear)
-        # both products have as many terms as scores have numbers, times the head's size
-        size = head_size(frame.module) or max(1, width // heads)
-        scores = own // 4 // size
-        if heads * size != width:
-            row.settings["headDim"] = size
-        row.kept = sum(layer.kept or 0 for layer in inner) + 2 * scores
+        row.kept = sum(layer.kept or 0 for layer in inner)
+        row.sides = sum(layer.sides for layer in inner)
+        row.cached = _cached(settings)
+        if not self.gradients and attends:
+            # both products have as many terms as scores have numbers, times the head's size
+            row.kept += 2 * (own // 4 // (settings.get("headDim") or max(1, results[0].shape[-1] // (heads or 1))))
+        frame.loose = []
         return row
+
+    @staticmethod
+    def _attention(frame: _Frame, heads: int, width: int, inner: list[Layer]) -> tuple[str, dict[str, Any]]:
+        """The type and the settings of an attention module."""
+        module = frame.module
+        causal = getattr(module, "is_causal", False) or getattr(module, "is_decoder", False)
+        kind = "crossAttention" if frame.crossing else "causalAttention" if causal else "multiHeadAttention"
+        settings: dict[str, Any] = {"embedDim": width, "numHeads": heads}
+        key_heads = _attribute(module, "num_key_value_heads", config=True)
+        latent = _attribute(module, "kv_lora_rank")
+        if latent:
+            kind, settings = "mla", settings | {"kvLatentDim": latent}
+            sizes = {"qk_rope_head_dim": "ropeHeadDim", "q_lora_rank": "qLatentDim", "v_head_dim": "vHeadDim"}
+            settings |= {key: size for name, key in sizes.items() if (size := _attribute(module, name))}
+            settings |= {"headDim": size} if (size := _attribute(module, "qk_nope_head_dim")) else {}
+        elif key_heads and key_heads != heads:
+            kind, settings = "groupedQueryAttention", settings | {"numKVHeads": key_heads}
+        window = _window(module)
+        if window:
+            settings["windowSize"] = window
+        if causal and kind != "causalAttention":
+            settings["causal"] = True
+        size = head_size(module) or max(1, width // heads)
+        if heads * size != width and not latent:
+            settings["headDim"] = size
+        linear = [layer.settings for layer in inner if layer.type == "linear"]
+        settings["projections"] = sum(one["inFeatures"] * one["outFeatures"] for one in linear)
+        return kind, settings
 
     # rows -----------------------------------------------------------------------------------------------------------
 
@@ -254,10 +371,8 @@ class _Tracer(TorchDispatchMode):
         self.origins[tensor] = (row.id,)
 
     def _row(self, name: str, type: str, settings: dict[str, Any], parents: list[str]) -> Layer:
-        taken = {row.id for row in self.rows}
-        id, again = name, 2
-        while id in taken:
-            id, again = f"{name}#{again}", again + 1
+        again = self.times[name] = self.times.get(name, 0) + 1
+        id = name if again == 1 else f"{name}#{again}"
         row = Layer(id, name, type, settings, None, 0, 0, 0, kept=0, parents=list(dict.fromkeys(parents)))
         self.rows.append(row)
         return row
@@ -306,10 +421,24 @@ class _Tracer(TorchDispatchMode):
         self.saw(func, args, result)
         return result
 
+    def saves(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Autograd keeps `tensor`: its storage belongs to the row that runs, or to the last one."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.held:
+            self.held.add(storage._cdata)
+            self.kept.append(storage)
+            row = next((frame.row for frame in reversed(self.stack) if frame.row), self.rows[-1] if self.rows else None)
+            if row is not None:
+                row.kept = (row.kept or 0) + -(-storage.nbytes() // 4)
+        return tensor
+
     def saw(self, func: Any, args: tuple, result: Any) -> None:
         """Note where the result comes from; make rows of merges, loose activations and loose parameters."""
         tensors = _tensors(args)
         origin = tuple(self._origin(tensors))
+        if self.stack and func._schema.name in ("aten::_softmax", "aten::_safe_softmax"):
+            around = next((frame for frame in reversed(self.stack) if frame.row is None), self.stack[0])
+            around.attends = True
         if not self._inside_row():
             loose = [self._loose(tensor) for tensor in tensors if id(tensor) in self.names]
             for tensor in tensors:
@@ -318,7 +447,8 @@ class _Tracer(TorchDispatchMode):
             if loose and origin and func._schema.name in ("aten::add", "aten::mul"):
                 # positions are added to what comes in, a scale multiplies it: the row stands in the chain
                 loose[0].parents, loose[0].output = list(origin), tuple(result.shape)
-                loose[0].kept, origin = result.numel(), (loose[0].id,)
+                loose[0].kept = 0 if self.gradients else result.numel()
+                origin = (loose[0].id,)
             else:
                 origin = tuple(self._origin(tensors))
                 if isinstance(result, torch.Tensor) and result.is_floating_point():
@@ -336,7 +466,9 @@ class _Tracer(TorchDispatchMode):
             return origin
         at = self.stack[-1].name if self.stack else ""
         row = self._row(f"{at}.{type}".lstrip("."), type, {}, list(origin))
-        row.output, row.kept = tuple(result.shape), result.numel()
+        row.output, row.kept = tuple(result.shape), 0 if self.gradients else result.numel()
+        if self.stack:
+            self.stack[-1].loose.append(row)
         return (row.id,)
 
     def _addition(self, func: Any, tensors: list[torch.Tensor]) -> str | None:
@@ -359,10 +491,11 @@ class _Tracer(TorchDispatchMode):
     # the end --------------------------------------------------------------------------------------------------------
 
     def finish(self, output: Any, name: str, source: str) -> Model:
-        tensor = _tensors(output)[0]
-        rows = fuse(self.rows)
-        parents = [id for id in self.origins.get(tensor, ()) if any(row.id == id for row in rows)]
-        rows.append(Layer("output", "output", "output", {}, tuple(tensor.shape), 0, 0, 0, kept=0, parents=parents))
+        tensors = [tensor for tensor in _tensors(output) if not is_whole(tensor.dtype)] or _tensors(output)
+        shape = tuple(tensors[0].shape) if tensors else None
+        origin = self.origins.get(tensors[0], ()) if tensors else ()
+        last = Layer("output", "output", "output", {}, shape, 0, 0, 0, kept=0, parents=list(origin))
+        rows = fuse([*self.rows, last], self.renamed)
         for parameter in self.module.parameters():  # what did not run still belongs to the count
             if id(parameter) in self.names:
                 row = self._loose(parameter)
@@ -374,13 +507,23 @@ class _Tracer(TorchDispatchMode):
         return Model(name, source, rows)
 
 
+def _cached(settings: dict[str, Any]) -> int:
+    """Numbers of one token in the cache of an attention row."""
+    if "kvLatentDim" in settings:
+        return settings["kvLatentDim"] + settings.get("ropeHeadDim", 0)
+    heads = settings.get("numHeads", 0)
+    size = settings.get("headDim") or (settings["embedDim"] // heads if heads else 0)
+    return 2 * settings.get("numKVHeads", heads) * size
+
+
 # rows that belong together --------------------------------------------------------------------------------------------
 
 
-def fuse(rows: list[Layer]) -> list[Layer]:
+def fuse(rows: list[Layer], renamed: dict[str, str]) -> list[Layer]:
     """Attention takes up its output projection where a sibling module holds it; linear, activation, linear become a
-    feed-forward row; a gate beside them makes it a gated one. Parents that are gone are renamed."""
-    renamed: dict[str, str] = {}
+    feed-forward row; a gate beside them makes it a gated one. Parents that are gone are renamed (`renamed`: some were
+    before)."""
+    renamed = dict(renamed)
     fused: list[Layer] = []
     at = 0
     while at < len(rows):
@@ -391,7 +534,7 @@ def fuse(rows: list[Layer]) -> list[Layer]:
         at += length
     for row in fused:
         parents = [renamed.get(id, id) for id in row.parents]
-        row.parents = list(dict.fromkeys(id for id in parents if id in renamed and id != row.id))
+        row.parents = list(dict.fromkeys(renamed[id] for id in parents if id in renamed and renamed[id] != row.id))
     return fused
 
 
@@ -436,5 +579,6 @@ def _merged(group: list[Layer], type: str, settings: dict[str, Any]) -> Layer:
         parameters=sum(row.parameters or 0 for row in group),
         macs=sum(row.macs or 0 for row in group),
         kept=sum(row.kept or 0 for row in group),
+        sides=sum(row.sides for row in group),
         notes=[note for row in group for note in row.notes],
     )

@@ -31,7 +31,7 @@ AGAINST_TORCH = [
     (
         "conv2d",
         {"outChannels": 6, "kernelSize": [3, 5], "stride": [2, 1], "groups": 2, "bias": False},
-        [2, 4, 9, 9],
+        [1, 4, 9, 9],
         lambda: nn.Conv2d(4, 6, (3, 5), (2, 1), groups=2, bias=False),
     ),
     ("conv2d", {"outChannels": 6, "kernelSize": 3, "dilation": 2}, [4, 9, 9], lambda: nn.Conv2d(4, 6, 3, dilation=2)),

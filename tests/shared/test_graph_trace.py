@@ -78,7 +78,8 @@ def test_a_block_has_the_rows_of_a_graph_file_and_edges_along_its_tensors() -> N
     assert model.layers[2].macs == 16 * 4 * 64 + 2 * 16 * 16 * 8
     assert model.layers[5].macs == 16 * 2 * 8 * 32
     assert model.layers[2].settings == {"embedDim": 8, "numHeads": 2}
-    assert model.layers[2].kept == 16 * 24 + 16 * 8 + 2 * 2 * 16 * 16 + 16 * 8
+    # what comes in, q, k, v, the heads' output twice (its axes are moved), one number a query and head
+    assert model.layers[2].kept == 16 * 8 + 16 * 24 + 2 * 16 * 8 + 2 * 16
 
 
 def test_a_gate_makes_a_gated_feed_forward() -> None:
@@ -182,7 +183,7 @@ def test_heads_need_not_share_the_width() -> None:
     row = run(Wide(), 1, 10, 8).layers[1]
     assert (row.type, row.settings) == ("multiHeadAttention", {"embedDim": 8, "numHeads": 2, "headDim": 16})
     assert row.macs == 10 * 8 * 96 + 2 * 10 * 10 * 32 + 10 * 32 * 8
-    assert row.kept == 10 * 96 + 2 * 2 * 10 * 10 + 2 * 10 * 8  # q, k, v; the scores twice; the projection, the result
+    assert row.kept == 10 * 8 + 10 * 96 + 2 * 10 * 32 + 2 * 10  # what comes in; q, k, v; the output twice; the queries
 
 
 def test_a_product_beside_attention_does_not_swallow_the_model() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from papers.comparisons import models
+from papers.comparisons import building
 from papers.comparisons.comparison import Comparison
 from papers.comparisons.models import BUILTINS, find
 from shared import specs
@@ -97,16 +97,16 @@ def model(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, int]:
     """The traced model and its library's own count, each built once."""
     if name not in _models:
         counts: list[int] = []
-        build = models.build
+        build = building.build
 
-        def counted(spec: specs.Spec, *sizes):
-            module, inputs = build(spec, *sizes)
-            counts.append(sum(parameter.numel() for parameter in module.parameters()))
-            return module, inputs
+        def counted(*arguments):
+            built = build(*arguments)
+            counts.append(sum(parameter.numel() for parameter in built.module.parameters()))
+            return built
 
         with monkeypatch.context() as patch:
-            patch.setattr(models, "build", counted)
-            _models[name] = find(name).measure(), counts[0]
+            patch.setattr(building, "build", counted)
+            _models[name] = find(name).build(), counts[0]
     return _models[name]
 
 
@@ -120,6 +120,10 @@ def test_counts_are_the_librarys_and_arithmetics(name: str, monkeypatch: pytest.
     ids = {layer.id for layer in found.layers}
     assert all(parent in ids for layer in found.layers for parent in layer.parents)
     assert found.outputs[0].parents
+    kept = find(name).measure()
+    assert kept.built_as == found.built_as and kept.inputs[0].output == found.inputs[0].output
+    for now, then in zip(found.layers, kept.layers, strict=True):
+        assert then == now, "make it anew: python papers/comparisons/compare.py builtins --store"
 
 
 def test_numbers_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

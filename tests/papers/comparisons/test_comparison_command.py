@@ -104,7 +104,9 @@ def test_plan_says_when_a_graph_does_not_pass_forward(run, tmp_path: Path) -> No
     assert found["forward_passes"] is False
     assert found["forward_problem"] == "no: lm_head expects 512 features, gets 1 × 1024 × 768"
     assert found["macs_unknown_in"] == ["linear-1"]
-    assert found["memory_bytes"]["lower_bound"] is True
+    assert found["memory_bytes"]["lower_bound"] is False, "nothing bounds what cannot run"
+    assert found["totals"] == {"parameters": "exact", "macs": "not known", "memory": "not known", "cost": "not known"}
+    assert run("plan", path)[0] == 2
 
 
 def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path) -> None:
@@ -170,10 +172,10 @@ def test_mistakes_are_one_line_and_exit_code_two(run, arguments, said) -> None:
         (lambda d: d["components"][10]["params"].update(outFeatures=-1), "whole number of at least 1"),
         (lambda d: (d.pop("connections"), d["components"][3].update(inputs=5)), "inputs: expected a list of node ids"),
         (
-            lambda d: [
-                n.update(type="embedding", params={"numEmbeddings": 10**12, "embeddingDim": 10**12 - at})
-                for at, n in enumerate(d["components"][1:10])
-            ],
+            lambda d: d["components"][4].update(
+                type="transformerBlock",
+                params={"embedDim": 10**12, "numHeads": 1, "ffDim": 10**12, "numLayers": 10**12},
+            ),
             "no model has that many",
         ),
     ],
@@ -232,7 +234,7 @@ def test_options_may_stand_between_the_models(run, tmp_path: Path) -> None:
 def test_no_other_comparison_writes_over_a_pages_evidence(run, tmp_path: Path) -> None:
     edited = written(tmp_path, lambda d: d["components"][4]["params"].update(numHeads=1))
     assert run(edited, "graph:bert-base", "--results", tmp_path)[0] == 0
-    assert [path.name for path in (tmp_path / "comparisons").glob("*.json")] == ["gpt2-vs-bert-base-unpublished.json"]
+    assert [path.name for path in (tmp_path / "comparisons").glob("*.json")] == ["gpt2-edited-vs-bert-base.json"]
 
 
 def test_long_names_give_short_file_names(run, tmp_path: Path) -> None:

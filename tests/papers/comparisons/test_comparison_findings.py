@@ -8,17 +8,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 
-from papers.comparisons.compare import missing
+from papers.comparisons.building import build
 from papers.comparisons.comparison import Comparison
-from papers.comparisons.models import build, find
+from papers.comparisons.lacking import fitting, missing
+from papers.comparisons.models import BUILTINS, find
 from papers.comparisons.pages import FINDINGS, PAIRS, both_counts, cells, findings
 from shared import specs
 from shared.graph.align import changed_fields
 from shared.graph.cost import fits, gigabytes, memory, short
 from shared.graph.measure import Layer, Model, measure
-from shared.graph.read import read
+from shared.graph.read import parse, read
 
 KNOWN = json.loads(FINDINGS.read_text(encoding="utf-8"))
 # a number with its sign or unit; digits inside a name (GPT-2, ViT-B/16, Conv2D_1, 16GB) are none
@@ -33,8 +33,7 @@ def counts(pair: str) -> tuple[Comparison, Comparison]:
 @cache
 def whole(name: str) -> tuple[int, int]:
     """Parameters and blocks of the whole model, as its library builds it."""
-    with torch.device("meta"):
-        module, _ = build(specs.parse(name))
+    module = build(specs.parse(name), BUILTINS[name][1:], None, None).module
     return sum(one.numel() for one in module.parameters()), module.config.num_hidden_layers
 
 
@@ -220,31 +219,41 @@ def test_a_claim_is_what_the_page_prints(pair: str) -> None:
             assert re.search(r"has (\S+) parameters", claim)[1] in printed
 
 
-def test_findings_of_the_zoo_are_sizes_of_its_graphs(shared_folder: Path) -> None:
-    """Each product in a sentence is its number, and its factors are settings of the graph."""
-    for name, finding in KNOWN["zoo"].items():
+def chain(*layers: tuple[str, dict]) -> dict:
+    parts = [("input", {"shape": [1, 4]}), *layers]
+    components = [{"id": str(at), "type": type, "params": settings} for at, (type, settings) in enumerate(parts)]
+    return {
+        "components": components,
+        "connections": [{"from": str(at), "to": str(at + 1)} for at in range(len(layers))],
+    }
+
+
+def test_what_fills_a_gap_is_a_candidate_and_all_of_them_are_named() -> None:
+    """A reason is never given: several sets of candidates may fit, and each is named."""
+    width, rows, blocks = 16, 100, 4
+    attention = [("layerNorm", {}), ("multiHeadAttention", {"embedDim": width, "numHeads": 2})]
+    data = chain(("embedding", {"vocabSize": rows, "embeddingDim": width}), *attention * blocks)
+    bare = measure(parse(data, "f")).parameters
+    for more, named in (
+        (rows * width, "an output layer of its own: 100 x 16"),
+        (512 * width, "learned positions: 512 x 16"),
+        (blocks * 1024**2, "causal masks stored with the weights: 4 attention layers x 1,024^2"),
+        (rows * width + 512 * width, "learned positions: 512 x 16"),
+    ):
+        said = missing(measure(parse(data, "f")), bare + more)
+        assert named in said and said.startswith("the reason is not known; what would fill the gap: ")
+    assert missing(measure(parse(data, "f")), bare * 7 + 12_345) == "no reason is known"
+    experts = {"embedDim": 16, "numExperts": 64, "expertDim": 8, "topK": 2}
+    data = chain(("embedding", {"vocabSize": 100, "embeddingDim": 16}), ("moeLayer", experts))
+    model = measure(parse(data, "f"))
+    # one always-on expert is as large as the scales of 64 would be at one each 64; both sizes are tried
+    assert "always-on expert in each of 1 expert layers" in missing(model, model.parameters + 3 * 16 * 8)
+    assert "one for each 32 of 24,576 expert weights (768)" in missing(model, model.parameters + 768)
+    several = fitting(model, model.parameters + 768)
+    assert all(abs(sum(one.parameters for one in some) - 768) <= 0.002 * (model.parameters + 768) for some in several)
+
+
+def test_candidates_of_the_zoo_fill_the_gaps(shared_folder: Path) -> None:
+    for name in ("gpt-oss-120b", "gpt2-small", "kimi-k2.6", "llama-4-scout", "pythia-1.4b"):
         model = measure(read(shared_folder / "graphs" / "zoo" / f"{name}.json"))
-        assert (model.parameters, model.official_parameters) == (finding["counted"], finding["official"])
-        embedding = next(layer for layer in model.layers if layer.type == "embedding").settings
-        experts = [layer.settings for layer in model.layers if layer.type in ("moeLayer", "sharedExpertMoE")]
-        attention = sum("ttention" in layer.type or layer.type == "mla" for layer in model.layers)
-        each = sum(3 * one["embedDim"] * one["expertDim"] for one in experts)
-        all_of = sum(3 * one["embedDim"] * one["expertDim"] * one["numExperts"] for one in experts)
-        length, width = embedding.get("maxSeqLen", 0), embedding["embeddingDim"]
-        rows = embedding.get("vocabSize") or embedding.get("numEmbeddings")
-        known = {
-            f"learned positions: {length:,} x {width:,}, the graph has no position layer": length * width,
-            f"causal masks stored with the weights: {attention} attention layers x {length:,}^2": attention * length**2,
-            f"an output layer of its own: {rows:,} x {width:,}, the graph has none": rows * width,
-            f"one always-on expert in each of {len(experts)} expert layers, the graph has none": each,
-            f"scales of 4-bit experts: one for each 32 of {all_of:,} expert weights": all_of // 32,
-        }
-        for one in finding["missing"]:
-            assert known[one["what"]] == one["parameters"]
-        left = model.parameters + sum(one["parameters"] for one in finding["missing"]) - model.official_parameters
-        assert abs(left) < 0.002 * model.official_parameters
-        counts = model.parameters, model.official_parameters
-        assert missing(finding, *counts).startswith(
-            f"off by {left / counts[1]:+.2%} with {finding['missing'][0]['what']}"
-        )
-        assert missing(finding, counts[0] + 1, counts[1]) == "no reason is known"
+        assert fitting(model, model.official_parameters or 0)

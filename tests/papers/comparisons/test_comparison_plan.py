@@ -162,7 +162,10 @@ def test_serving_counts_the_weights_type_and_says_what_it_leaves_out() -> None:
     assert found["serving"]["weights_bytes"] == 85_120_849 and found["serving"]["fits"] is True
     assert found["serving"]["activations_bytes"] == 2 * 2 * 2 * 1024 * 50257
     said = " ".join(found["run"]["warnings"])
-    assert "'lora' is not planned" in said and "no cache of keys and values" in said
+    assert "'lora' is not planned" in said
+    assert found["serving"]["cache_bytes"] == 2 * 2 * 5 * 2 * 768, "batch, bytes, tokens, keys and values"
+    bare = verdict(model=graph("vit-b16"), spec={"serving": {"genTokens": 9}})
+    assert bare["serving"]["cache_bytes"] == 0 and "no cache of keys and values" in " ".join(bare["run"]["warnings"])
 
 
 @pytest.mark.parametrize(
@@ -174,8 +177,8 @@ def test_serving_counts_the_weights_type_and_says_what_it_leaves_out() -> None:
         ({"model": graph(), "policy": {"max_param": 3}}, "did you mean 'max_params'?"),
         ({"model": graph(), "policy": {"max_params": "many"}}, "policy/max_params: expected"),
         ({"model": graph(), "policy": {"max_params": -1}}, "policy/max_params"),
-        ({"model": graph(), "policy": {"must_fit": "tpu"}}, "GPU 'tpu': expected one of T4 16GB"),
-        ({"model": graph(), "policy": {"must_fit": ""}}, "expected one of T4 16GB"),
+        ({"model": graph(), "policy": {"must_fit": "tpu"}}, "GPU 'tpu': expected a memory such as 24GB, or T4 16GB"),
+        ({"model": graph(), "policy": {"must_fit": ""}}, "expected a memory such as 24GB"),
         ({"model": graph(), "spec": {"quant": "int3"}}, "spec/quant: expected one of 'fp32'"),
         ({"model": graph(), "spec": {"serving": {"batchSize": 0}}}, "spec/serving/batchSize"),
         ({"model": graph(), "assumptions": {"batch": 0}}, "batch must be above 0"),
