@@ -6,6 +6,7 @@ Each section says its lines into a record and returns its numbers for `record.re
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +16,7 @@ from papers.vit.part4.cells import mean, value
 from papers.vit.part5.architectures import ALL, NO_HEAD, NO_PADDING, NO_PATCHES, NO_SCORES, readings
 from papers.vit.part5.claims import HOLDS, Finding, in_words
 from shared.errors import UserError
-from shared.published import Number, Published
+from shared.published import RESTORE, Named, Number, Published
 from shared.record import Record
 from shared.verdict import Measured
 
@@ -23,6 +24,7 @@ FAMILIES = {"ViT": "ViT-", "ResNet": "ResNet", "hybrid": "R50x1+"}  # how their 
 OPERATIONS = 6  # of one multiply-add in training: two forward, four backward
 AVERAGE = "average of 5"
 ODD = "R50x1+ViT-L/16, 7 epochs"  # printed above its own 14-epoch row's half
+ROW = re.compile(rf"({'|'.join(map(re.escape, FAMILIES.values()))}).+, \d+ epochs")
 TEST_IMAGES = {  # of the test sets as the paper uses them; ReaL: those images of ImageNet's 50,000 that have a label
     "ImageNet": 50_000,
     "ImageNet ReaL": 46_837,
@@ -71,12 +73,15 @@ def rows_family(name: str) -> str:
 
 
 def read_rows(table6: Published) -> Rows:
-    """Table 6 by the names of its rows. UserError for an exaFLOPs that is not above 0: its logarithm is taken."""
-    rows = {}
+    """Table 6 by the names of its rows. UserError for a name that says no family and epochs, and for an exaFLOPs that
+    is not above 0: its logarithm is taken."""
+    rows: Rows = Named("table6.json: rows")
     for name, cells in table6.rows.items():
         cell, scores = cells["exaFLOPs"], {d: value(cells[d]) for d in DATASETS}
+        if not ROW.fullmatch(name):
+            raise UserError(f"table6.json: row {name!r}: expected a name such as {ODD!r}; {RESTORE}")
         if not value(cell) > 0:
-            raise UserError(f"table6.json: {name}: exaFLOPs must be above 0; restore the file from version control")
+            raise UserError(f"table6.json: {name}: exaFLOPs must be above 0; {RESTORE}")
         rows[name] = Row(name, cell, value(cell), {AVERAGE: mean([scores[d] for d in FIVE]), **scores})
     return rows
 
@@ -162,9 +167,10 @@ def tell_counts(record: Record, counts: dict[str, Count], images: Number) -> Non
         ]
         for name, count in counts.items()
     ]
-    columns = ["model, epochs", "printed", "counted", *shown[1:], "counted - printed", "prints the published digits"]
-    lines = _count_lines(counts)
-    record.say_table("exaFLOPs of Table 6, printed and counted", columns, cells, lines=lines)
+    heads = [reading.removeprefix("without ").replace("the two ", "").replace("the ", "") for reading in shown[1:]]
+    columns = ["model, epochs", "printed", "counted", *heads, "counted above", "prints the published digits"]
+    note = "Four columns: the count without what their head names."
+    record.say_table("exaFLOPs of Table 6, counted", columns, cells, lines=_count_lines(counts), note=note)
     for family in FAMILIES:
         offs = [100 * count.off for name, count in counts.items() if count.row.family == family and name != ODD]
         but = f" (without {ODD})" if family == rows_family(ODD) else ""
@@ -372,9 +378,14 @@ def consequences(record: Record, rows: Rows, counts: dict[str, Count]) -> None:
         cells.append(
             [data, *gaps, *(_ratio_words(each, data) for each in both), *("yes" if one else "no" for one in on)]
         )
-    heads = ("minus the ViTs, points", "hybrids' compute / ViTs', median", "on the frontier of all")
+    heads = ("minus ViTs", "compute / ViTs'", "on frontier")
     columns = ["data set", *(f"{head}: {label}" for head in heads for label in labels)]
-    record.say_table("What the odd row changes", columns, cells)
+    note = (
+        "This hybrid minus the ViTs at its compute, points; hybrids' compute over the ViTs' at equal accuracy, median "
+        "and range; whether this hybrid is on the frontier of all three families."
+    )
+    record.say_table("What the odd row changes", columns, cells, note=note)
+    record.say(f"  {note}")
     verdicts = [hybrid_verdict(each) for each in both]
     words = "the same" if verdicts[0] == verdicts[1] else f"with {labels[1]}: {verdicts[1]}"
     record.say(

@@ -42,16 +42,17 @@ def all_of(
 
 
 def figure5(rows: Rows, counts: dict[str, Count]) -> Figure:
-    figure, panels = figure_and_axes(10.5, 5.6, columns=4, rows=2)
+    figure, panels = figure_and_axes(7.4, 6.9, columns=3, rows=3)
     flat = list(panels.flat)
     for axes, data in zip(flat, (AVERAGE, *DATASETS), strict=False):
         _panel(axes, rows, data, odd_half(counts))
     handles, labels = flat[0].get_legend_handles_labels()
-    flat[-1].set_axis_off()
-    flat[-1].legend(handles, labels, loc="center left", fontsize=9)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("accuracy, %")
-    for axes in flat[:-1]:
+    for axes in flat[len(DATASETS) + 1 :]:
+        axes.set_axis_off()
+    # the words reach into the free place beside: the panels above are not moved apart for them
+    flat[-2].legend(handles, labels, loc="center left").set_in_layout(False)
+    for axes in flat[: len(DATASETS) + 1]:
+        axes.set_ylabel("accuracy, %" if axes in panels[:, 0] else "")
         mark_cut(axes)
         axes.set_ylabel(axes.get_ylabel() if axes in panels[:, 0] else "")
     figure.supxlabel("pre-training compute, exaFLOPs (log scale)", fontsize=9)

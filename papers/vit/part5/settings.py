@@ -21,6 +21,7 @@ from shared.verdict import Measured
 Tables = dict[str, Published]
 Numbers = dict[str, dict[str, Measured | float | str]]  # by published file, then by id
 Found = list[dict[str, str]]  # contradictions in print
+PLACES = {"section41": "4.1, B.1", "section44": "4.4", "section45": "4.5", "appendix_d": "D"}
 IMAGES = 50_000  # of ImageNet's validation set, that Table 8 is scored on
 
 
@@ -54,7 +55,7 @@ def runs(record: Record, tables: Tables, rows: Rows) -> tuple[dict[str, Measured
     record.section("Table 3 against Tables 5 and 6: which trainings are listed, which have results")
     listed = {}  # (model, pre-training set) -> the row's name
     for name in tables["table3"].rows:
-        group, data = name.split(", ")
+        group, _, data = name.partition(", ")
         listed |= {(model, data): name for model in models(group)}
     results: dict[str, set[int]] = {}  # Table 3's row -> epochs of its models that Table 6 has
     by_model: dict[str, set[int]] = {}
@@ -142,7 +143,7 @@ def weight_decay(table3: Published) -> Measured:
     """That of the rows of JFT-300M; the others' stand in the reason."""
     sets: dict[str, set[str]] = {}
     for row, cell in table3.column("weight decay").items():
-        sets.setdefault(cell.printed, set()).add(row.split(", ")[1])
+        sets.setdefault(cell.printed, set()).add(row.partition(", ")[2])
     ours = [number for number, names in sets.items() if "JFT-300M" in names]
     others = [f"{number} for {' and '.join(sorted(names))}" for number, names in sets.items() if number not in ours]
     reason = f"Table 3's rows of JFT-300M; it has {', '.join(others)}"
@@ -172,7 +173,7 @@ def _tell_settings(record: Record, tables: Tables, numbers: Numbers) -> None:
         for id, measured in own.items():
             number = tables[file][id]
             other = measured.value if isinstance(measured.value, str) else number.format(measured.value)
-            cells.append([file, id, number.printed, other, "equal" if other == number.printed else "differs"])
+            cells.append([PLACES[file], id, number.printed, other, "equal" if other == number.printed else "differs"])
     columns = ["where", "what", "printed", "by the tables", "result"]
     record.say_table("Settings that stand in two places", columns, cells, left=(0, 1, 4))
 

@@ -256,6 +256,10 @@ def test_a_damaged_table_is_one_line(rows):
     cells["exaFLOPs"] = replace(cells["exaFLOPs"], printed="0")
     with pytest.raises(UserError, match="ViT-B/32, 7 epochs: exaFLOPs must be above 0"):
         compute.read_rows(replace(table6, rows=table6.rows | {"ViT-B/32, 7 epochs": cells}))
+    with pytest.raises(UserError, match="row 'ViT-B/32': expected a name such as"):
+        compute.read_rows(replace(table6, rows={"ViT-B/32": cells}))
+    with pytest.raises(UserError, match="'ViT-L/16, 14 epochs' is missing"):
+        compute.read_rows(replace(table6, rows={}))["ViT-L/16, 14 epochs"]
 
 
 def test_the_figures_hold_every_row_and_say_what_they_show(rows):
