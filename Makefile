@@ -1,9 +1,10 @@
-# `make` prints what there is. PY= runs another interpreter (no .venv is made then), ARGS= goes to the script,
+# `make` prints what there is. PY= runs another interpreter (no .venv is made then), ARGS= goes to the script (NAME= to `paper`),
 # PYTHON= is the interpreter that .venv is made with. VERBOSE=1 shows what the demo's scripts print.
 PYTHON = python3
 VENV := .venv
 PY =
 ARGS =
+NAME =
 VIT := papers/vit
 RESNET := papers/resnet
 # with an interpreter of the user's own nothing is installed
@@ -12,7 +13,7 @@ override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-environments lint tables part5-compute fewshot fewshot-offline top5 top5-offline scratch scratch-demo \
-        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report bench clean demo-begin
+        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report paper bench clean demo-begin
 .NOTPARALLEL:
 
 # target | file it needs | what it does
@@ -39,6 +40,7 @@ resnet-cifar-short|$(RESNET)/resnet_cifar.py|the same in an eighth of the update
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
 report|shared/report|results/report/index.html from all results
+paper|shared/scaffold|files of a new paper that run, on an example: NAME=toy
 bench|benchmarks/run.py|speed and memory against peers
 clean|Makefile|remove .venv, caches and demo results; recorded results stay
 endef
@@ -184,6 +186,9 @@ check: $(READY)
 
 report: $(READY)
 	$(PY) -m shared.report $(ARGS)
+
+paper: $(READY)
+	$(PY) -m shared.scaffold $(NAME) $(ARGS)
 
 bench: $(READY)
 	$(PY) benchmarks/run.py $(ARGS)

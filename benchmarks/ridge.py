@@ -33,7 +33,7 @@ from shared import cli, ridge
 
 LAMBDAS = [10.0**i for i in range(-4, 5)]
 SHOTS, DRAWS, POOL = (1, 2, 5, 10), 5, 20
-SELECTION = 5  # selection images a class
+SELECTION = 5  # selection images per class
 # classes and test images; the article's models have 2 x 768, 2 x 1,024, 1 x 1,280 and 2 x 2,048 features
 DATA = {"CIFAR-100": (100, 1000), "Oxford-IIIT Pets": (37, 1110)}
 DIMS = {768: 2, 1024: 2, 1280: 1, 2048: 2}

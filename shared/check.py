@@ -1,6 +1,6 @@
 """The verdict of every published number that the suite knows.
 
-    python -m shared.check                              counts, what differs, what print is contradicted by
+    python -m shared.check                              the counts, and what differs
     python -m shared.check ResNet 50,000 step 500       all about the numbers whose names have these words
     python -m shared.check --show-equal                 a line for every number
     python -m shared.check --strict                     exit code 1 if one differs
@@ -27,7 +27,7 @@ from shared.provenance import came_with
 from shared.published import KINDS, Kind, Number, Published, load_all
 from shared.record import count_line
 from shared.result import RUN_AGAIN, Contradiction, Result, read_result, result_files
-from shared.text import printable, say
+from shared.text import folded, printable, say
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, UNDECIDED, Verdict, judge
 
 ORDER = (DIFFERS, UNDECIDED, AGREES, EQUAL, NOT_COMPARABLE, NOT_RUN)  # what to look at first
@@ -248,14 +248,14 @@ def _origin_lines(result: Result, verdict: Verdict, folder: Path) -> list[str]:
 
 
 def coverage_lines(summary: Summary) -> list[str]:
-    """What share of each work's printed numbers was reached, and how."""
+    """What share of each publication's printed numbers was checked, and how."""
     lines = []
     for (paper, work), share in summary.coverage.items():
         shown = {kind: words for kind, words in KINDS.items() if share[kind] or kind == "measured"}
         done = ", ".join(
             f"{share[kind]:,} {words} ({100 * share[kind] / share['printed']:.0f} %)" for kind, words in shown.items()
         )
-        lines.append(f"{paper}, {work}: of {share['printed']:,} printed numbers {done}")
+        lines.append(f"{paper}, {work}: {share['printed']:,} printed numbers, {done}")
     return lines
 
 
@@ -264,12 +264,13 @@ def summary_lines(summary: Summary, root: Path, every: bool) -> list[str]:
     kinds = [(words, summary.by_kind[kind]) for kind, words in KINDS.items()]
     lines += [f"  {words:<26} {count_line(own)}" for words, own in [*kinds, ("all", summary.counts)]]
     lines.append(f"  {'contradictions found':<26} {len(summary.contradictions)}, in what was printed")
-    lines += ["", "what was reached of each work:", *(f"  {line}" for line in coverage_lines(summary))]
+    lines += ["", "how much of each publication was checked:", *(f"  {line}" for line in coverage_lines(summary))]
     lines += ["", "by published file:"]
-    lines += [f"  {source:<40} {count_line(own)}" for source, own in summary.by_source.items()]
+    wide = max(map(len, [*summary.by_source, *summary.others]), default=0)
+    lines += [f"  {source:<{wide}}  {count_line(own)}" for source, own in summary.by_source.items()]
     if others := summary.others:
-        lines += ["", "experiments listed beside (no number's verdict is theirs):"]
-        lines += [f"  {name:<40} {count_line(own)}" for name, own in others.items()]
+        lines += ["", "further experiments, listed beside and not counted:"]
+        lines += [f"  {name:<{wide}}  {count_line(own)}" for name, own in others.items()]
     lines += [f"  problem: {printable(problem)}" for problem in summary.problems]
     listed = ORDER if every else (DIFFERS, UNDECIDED)
     for name in listed:
@@ -322,11 +323,11 @@ def main(config: Config) -> int:
     elif config.words:
         if len(found) > MOST:
             say(f"{len(found)} numbers have these words; name more of them to see one with all that is known of it")
-            say("\n".join(f"  {o.number.source}: {o.verdict.line()}" for o in found))
+            say(folded("\n".join(f"  {o.number.source}: {o.verdict.line()}" for o in found)))
         else:
-            say("\n\n".join("\n".join(tell(summary, outcome, root)) for outcome in found))
+            say(folded("\n\n".join("\n".join(tell(summary, outcome, root)) for outcome in found)))
     else:
-        say("\n".join(summary_lines(summary, root, config.show_equal)))
+        say(folded("\n".join(summary_lines(summary, root, config.show_equal))))
     return 1 if config.strict and (counted or summary.problems) else 0
 
 

@@ -148,7 +148,7 @@ def parse(config_type: type[C], argv: Sequence[str], doc: str | None = None) -> 
     help_texts = _help_texts(config_type) if {"-h", "--help"} & set(argv) else {}
     names = " ".join(f"[{option.name}]" for option in fields(config_type) if option.metadata.get("positional"))
     parser = _Parser(
-        prog=Path(sys.argv[0]).name,
+        prog=_started_as(),
         usage=f"%(prog)s {names} [options]".replace("  ", " "),
         description=_as_started(doc or config_type.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -185,10 +185,19 @@ def _add(parser: argparse._ActionsContainer, option: Field, hint: Any, words: st
         settings["choices"] = get_args(kind)
     else:
         settings |= {"type": kind, "metavar": kind.__name__.upper()}
-    if "(default:" not in words and option.default not in (None, "", (), False):
+    if "(default:" not in words and option.default is not False and option.default not in (None, "", ()):
         shown = " ".join(map(str, option.default)) if isinstance(option.default, tuple) else option.default
-        words += f" (default: {shown})"
+        words += f" (default: {'on' if shown is True else shown})"
     parser.add_argument(f"--{option.name.replace('_', '-')}", help=words.replace("%", "%%"), **settings)
+
+
+def _started_as() -> str:
+    """The name that a usage line gives: of the script, or of the module behind `python -m`."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    script = Path(sys.argv[0])
+    if spec and spec.origin and Path(spec.origin) == script and spec.name.startswith(("papers.", "shared.")):
+        return f"python -m {spec.name.removesuffix('.__main__')}"
+    return script.name
 
 
 def _as_started(doc: str) -> str:

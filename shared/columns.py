@@ -89,7 +89,7 @@ def classes(
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         if pc.max(pc.list_value_length(column)).as_py() not in (None, 0, 1):
-            raise UserError(f"{where}: the column {name} holds lists, several labels an image; name another: --label")
+            raise UserError(f"{where}: the column {name} holds lists, several labels per image; name another: --label")
         return classes(pc.list_element(column, 0), name, where, row_words, names)
     if pa.types.is_dictionary(kind):
         return classes(column.cast(kind.value_type), name, where, row_words, names)

@@ -193,7 +193,7 @@ class ImageSet:
         rows = self._rows[_as_index(indices)]
         for start in range(0, len(rows), 256):
             part = rows[start : start + 256]
-            self._shared.fetch(part)  # an image a thread in memory; now the sizes are known
+            self._shared.fetch(part)  # an image per thread in memory; now the sizes are known
             ends = np.cumsum(self._shared.sizes(part)) // BLOCK
             for piece in np.split(part, np.flatnonzero(np.diff(ends)) + 1):
                 yield self._shared.pixels(piece)
@@ -304,7 +304,7 @@ class _Shared:
         return np.where(self._sizes[rows] > 0, self._sizes[rows], BLOCK // 8)
 
     def fetch(self, rows: np.ndarray) -> None:
-        """Decode what is not kept or not hashed; only an image a thread is in memory at a time."""
+        """Decode what is not kept or not hashed; only an image per thread is in memory at a time."""
         hashed = self._hashes[rows].any(axis=1)
         kept = [self._file is None or self._store.has(int(row)) for row in rows]  # no file: nothing needs decoding
         self._decode(rows[~(hashed & np.array(kept, bool))], lambda number, pixels: None)

@@ -24,7 +24,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -33,12 +32,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from shared import models, paths
 from shared.data import ImageSet
 from shared.device import Choice, rank_and_world
 from shared.errors import UserError
+from shared.progress import Progress
 from shared.text import notice
 
 if TYPE_CHECKING:
@@ -84,12 +83,14 @@ def extract(
     cache: bool = True,
     batch_size: int | str = "auto",
     say: Say | None = None,
+    later: int = 0,
 ) -> np.ndarray:
     """float32 [n, dim]: the encoder's numbers for every image, from the cache where it has them.
 
     batch_size "auto": 32 on a CPU, on a GPU the one found fastest; halved when the memory is not enough. A batch with
     numbers that are not finite is computed again in float32 (float64 after float32), and `say` (default: stderr) is
-    told so, on this run and on every later one that takes these features from the cache.
+    told so, on this run and on every later one that takes these features from the cache. later: images that the caller
+    gives the encoder after these, for the time that is left.
 
     UserError: numbers stay without a finite value; not even one image fits into the memory; an image is unreadable.
     """
@@ -101,7 +102,7 @@ def extract(
     elif not isinstance(encoder, Deferred):
         loaded = encoder
         encoder = Deferred(loaded.identity, lambda: loaded, compiled=loaded.compiled)
-    return _Extraction(encoder, images, choice, cache, batch_size, say).run()
+    return _Extraction(encoder, images, choice, cache, batch_size, say).run(later)
 
 
 def recipe(encoder: Deferred, choice: Choice, batch_size: int | str) -> dict[str, str]:
@@ -138,7 +139,7 @@ class _Extraction:
         self.rank, self.world = rank_and_world()
         self.own = range(self.rank, shard_count(images), self.world)
 
-    def run(self) -> np.ndarray:
+    def run(self, later: int) -> np.ndarray:
         result = np.empty((len(self.images), self.encoder.identity.dim), np.float32)
         notes = [f"{self.name}: {note}" for note in self.encoder.identity.notes]
 
@@ -151,8 +152,8 @@ class _Extraction:
         own = {}
         slices = [rows_of(self.images, number) for number in self.own]
         images = sum(rows.stop - rows.start for rows in slices)
-        progress = Progress(self.name, images, quiet=self.rank != 0)
-        with closing(progress.bar):
+        title, follow = f"{self.name} on {self.images.name}", -(-later // self.world)
+        with Progress(title, images, "image", later=follow, quiet=self.rank != 0) as progress:
             for shard in self._shards(progress):
                 take(shard)
                 own[shard.number] = shard
@@ -212,7 +213,7 @@ class _Extraction:
                 features, note = self._again_in_higher_precision(item, features)
                 notes.append(note)
             parts.append(features)
-            progress.done(len(features))
+            progress.step(len(features))
             if item.first + len(features) == rows_of(self.images, item.shard).stop:
                 shard = Shard(item.shard, np.concatenate(parts), notes)
                 self._write(shard)
@@ -396,7 +397,7 @@ class ShardFolder:
 
 
 def exchange(own: dict[int, Shard], images: ImageSet) -> Iterator[Shard]:
-    """The other processes' shards, by torch.distributed, in turns of one shard a process.
+    """The other processes' shards, by torch.distributed, in turns of one shard per process.
 
     `own` are this process's, number % world == rank. The images' content hashes travel along, so no process reads
     images that another has read.
@@ -421,7 +422,7 @@ def exchange(own: dict[int, Shard], images: ImageSet) -> Iterator[Shard]:
                 yield shard
 
 
-# Reading ahead, and how far long work has come -----------------------------------------------------------------------
+# Reading ahead -------------------------------------------------------------------------------------------------------
 
 
 def ahead(items: Iterator[T], depth: int = 3) -> Iterator[T]:
@@ -435,30 +436,3 @@ def ahead(items: Iterator[T], depth: int = 3) -> Iterator[T]:
             yield item
     finally:
         thread.shutdown(cancel_futures=True)  # and wait: an interpreter that exits under a running kernel crashes
-
-
-class Progress:
-    """A bar on a terminal; elsewhere one line with the expected time when it will take more than a minute."""
-
-    def __init__(self, name: str, images: int, *, quiet: bool) -> None:
-        self.name, self.left = name, images
-        self.bar = tqdm(total=images, desc=name, unit=" images", disable=True if quiet else None, leave=False)
-        self.start, self.computed, self.told = 0.0, 0, quiet
-
-    def skip(self, images: int) -> None:
-        """`images` are in the cache."""
-        self.left -= images
-        self.bar.update(images)
-
-    def done(self, images: int) -> None:
-        """`images` have been computed."""
-        self.skip(images)
-        if not self.start:  # the first batch pays for loading and compiling: it is not timed
-            self.start = time.perf_counter()
-            return
-        self.computed += images
-        if not self.told and self.bar.disable:
-            seconds = (time.perf_counter() - self.start) / self.computed * self.left
-            if seconds > 60:
-                notice(f"{self.name}: {self.left} images to go, about {seconds / 60:.0f} min")
-        self.told = True

@@ -207,7 +207,7 @@ def _splits(tree: Tree, base: str) -> dict[str, Classes]:
     if not splits:
         if not others and len({role(name) for name in named}) > 1:
             raise UserError(
-                f"{tree.place}: {' and '.join(named)} hold images and no class folders; put one sub-folder a class "
+                f"{tree.place}: {' and '.join(named)} hold images and no class folders; put one sub-folder per class "
                 f"into each, or the labels into a metadata.csv; if these are the classes, {way_out}"
             )
         return {ALL: _classes(tree, base)}

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections import Counter
@@ -45,13 +46,15 @@ from shared.result import (
     read_result,
 )
 from shared.schema import checked
-from shared.text import notice, printable, quoted, say
+from shared.text import WIDTH, folded, notice, printable, quoted, say
 
 if TYPE_CHECKING:
     from shared.data import ImageSet
     from shared.models import Identity
 
 LONGEST_NAME = 235  # bytes; most file systems take 255, and a temporary file has 18 more than the name
+SHORTEST_PART = 10  # characters of a word that is broken, in a table that fits in no other way
+PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[\w)][_./,-])(?=\w)")
 TIME_FIELDS = ("started", "duration_s", "peak_memory_mb")  # all that may differ between two equal runs
 
 
@@ -102,9 +105,13 @@ class Record:
 
     # what the reader sees -------------------------------------------------------------------------------------------
 
-    def say(self, text: str = "") -> None:
-        """One line or several, to the screen and the log alike; what would command a terminal stands as an escape."""
+    def say(self, text: str = "", *, exact: bool = False) -> None:
+        """One line or several, to the screen and the log alike; what would command a terminal stands as an escape.
+
+        A line of more than `WIDTH` characters is broken. exact: it stays, because it has a publication's own form.
+        """
         text = printable(text, keep="\n\t")
+        text = text if exact else folded(text)
         self.lines += text.split("\n")
         if not self.quiet:
             try:
@@ -117,9 +124,9 @@ class Record:
                 with suppress(OSError, ValueError):  # what is left in the buffer must not fail at exit
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def section(self, title: str) -> None:
-        """A blank line and `== title ==`."""
-        self.say(f"\n== {printable(title)} ==")
+    def section(self, title: str, *, exact: bool = False) -> None:
+        """A blank line and `== title ==`; exact: as in `say`."""
+        self.say(f"\n== {printable(title)} ==", exact=exact)
 
     def answer(self, text: str) -> None:
         """What came out, in a sentence or two for somebody who reads no table: the answer to `question`."""
@@ -200,7 +207,7 @@ class Record:
     ) -> None:
         """A measured table. Cells: text in the log's format, numbers (shown with 4 digits), None (blank).
 
-        Tables of one `group` stand side by side. ValueError when a row has not one cell a column.
+        Tables of one `group` stand side by side. ValueError when a row has not one cell per column.
         """
         self._tables.append(Table(title, list(columns), [list(row) for row in rows], note, group))
 
@@ -212,17 +219,18 @@ class Record:
         *,
         left: Sequence[int] = (0,),
         lines: Sequence[str] | None = None,
+        exact: bool = False,
         note: str = "",
         group: str = "",
     ) -> None:
         """A measured table, written once: aligned text for the screen and the log, the cells for the JSON and the page.
 
-        left: the columns aligned to the left. lines: the log's text where the article prints the table in a form of
-        its own; the cells go to the JSON and the page all the same.
+        left: the columns aligned to the left. lines: the log's text where it has a form of its own, as in an article
+        (exact: as in `say`); the cells go to the JSON and the page all the same.
         """
         rows = [list(row) for row in rows]
         self.table(title, columns, rows, note=note, group=group)
-        self.say("\n".join(aligned(columns, rows, left) if lines is None else lines))
+        self.say("\n".join(aligned(columns, rows, left) if lines is None else lines), exact=exact)
 
     def file(self, path: Path, caption: str) -> None:
         """Another file that was written below `directory`, to be linked to: a page, a CSV."""
@@ -271,19 +279,26 @@ class Record:
     def print_verdicts(self) -> None:
         """A section of its own: the counts, then a line for each verdict, what differs first.
 
-        Those that are `equal` get a line with the option --show-equal only; of those not run each reason has one.
+        Those that are `equal` get a line with the option --show-equal only. Of those not comparable and those not run
+        each reason is said once.
         """
         self.section("verdicts: published against measured")
         self.say(f"  {count_line(v.verdict for v in self.verdicts)}")
-        listed = [verdicts.DIFFERS, verdicts.UNDECIDED, verdicts.AGREES, verdicts.NOT_COMPARABLE]
+        listed = [verdicts.DIFFERS, verdicts.UNDECIDED, verdicts.AGREES]
         listed += [verdicts.EQUAL] * bool(getattr(self.config, "show_equal", False))
         for name in listed:
             for v in self.verdicts:
                 if v.verdict == name:
                     self.say(f"  {printable(v.line())}")
-        not_run = [v for v in self.verdicts if v.verdict == verdicts.NOT_RUN]
-        for reason, count in Counter(v.reason for v in not_run).items():
-            self.say(f"  {count} not run: {reason}")
+        for name in (verdicts.NOT_COMPARABLE, verdicts.NOT_RUN):
+            by_reason: dict[str, list[verdicts.Verdict]] = {}
+            for v in self.verdicts:
+                if v.verdict == name:
+                    by_reason.setdefault(v.reason, []).append(v)
+            for reason, those in by_reason.items():
+                self.say(f"  {len(those)} {name}: {reason}")
+                if name == verdicts.NOT_COMPARABLE:
+                    self.say("\n".join(f"    {printable(v.numbers())}" for v in those))
 
     # writing and reading --------------------------------------------------------------------------------------------
 
@@ -369,15 +384,74 @@ def require_plain(experiment: str) -> None:
         raise UserError(f"--experiment {quoted(experiment)}: expected a short plain name, it becomes a file's")
 
 
-def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,)) -> list[str]:
-    """A table in plain text, two spaces in front and between; the columns `left` are aligned left, others right."""
+def aligned(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,), width: int = WIDTH
+) -> list[str]:
+    """A table in plain text, two spaces in front and between; the columns `left` are aligned left, others right.
+
+    Where it is wider than `width`, its head and its cells on the left take several lines.
+    """
+    return [line for lines in row_lines(columns, rows, left, width) for line in lines]
+
+
+def row_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,), width: int = WIDTH
+) -> list[list[str]]:
+    """The lines of `aligned`, apart for the head and for each row."""
     cells = [["" if cell is None else printable(cell) for cell in row] for row in [columns, *rows]]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = ["<" if i in left else ">" for i in range(len(columns))]
-    return [
-        "  " + "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    widths = _widths(cells, left, width)
+    sides = ["<" if at in left else ">" for at in range(len(columns))]
+    found = []
+    for row in cells:
+        parts = [_in_lines(cell, width) for cell, width in zip(row, widths, strict=True)]
+        high = max(map(len, parts))
+        empty = [[""] * (high - len(part)) for part in parts]
+        # a head stands right above its column, a cell begins where its row begins
+        parts = [e + p if row is cells[0] else p + e for p, e in zip(parts, empty, strict=True)]
+        lines = [
+            [f"{p:{side}{w}}" for p, side, w in zip(line, sides, widths, strict=True)]
+            for line in zip(*parts, strict=True)
+        ]
+        found.append([f"  {'  '.join(line)}".rstrip() for line in lines])
+    return found
+
+
+def _widths(cells: list[list[str]], left: Sequence[int], width: int) -> list[int]:
+    """The columns' widths. Where those of their cells are too much in all the widest are made narrower: first heads are
+    broken, then cells on the left, at last words in them."""
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    bodies = [max(map(len, column[1:]), default=0) for column in columns]
+    heads = [max(map(len, _words(column[0]))) for column in columns]
+    words = [max(len(word) for cell in column for word in _words(cell)) for column in columns]
+    for smallest in (bodies, words, [SHORTEST_PART] * len(columns)):
+        least = [max(n if at in left else bodies[at], heads[at]) for at, n in enumerate(smallest)]
+        while sum(widths) + 2 * len(widths) > width:
+            wide = [at for at in range(len(widths)) if widths[at] > least[at]]
+            if not wide:
+                break
+            widths[max(wide, key=lambda at: widths[at])] -= 1
+    return widths
+
+
+def _words(cell: str) -> list[str]:
+    """Where a cell may be broken; a shape such as 3 × 224 × 224 is one word."""
+    return re.split(r"(?<!×) (?!×)", cell)
+
+
+def _in_lines(cell: str, width: int) -> list[str]:
+    """`cell` as lines of at most `width` characters."""
+    if len(cell) <= width:
+        return [cell]
+    lines = [""]
+    for word in _words(cell):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += " " * bool(lines[-1]) + word
+        while len(lines[-1]) > width:  # a name of code goes over the line at its parts: num_|heads, num|Heads
+            at = max((m.start() for m in PARTS.finditer(lines[-1][: width + 1]) if m.start() <= width), default=width)
+            lines[-1:] = [lines[-1][:at], lines[-1][at:]]
+    return lines
 
 
 def count_line(names: Iterable[str] | Counter) -> str:

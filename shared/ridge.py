@@ -1,6 +1,6 @@
 """Regularised least squares onto {-1, 1} targets, for many small draws from one pool: the few-shot linear probe.
 
-The problem (Dosovitskiy et al., section 4.1; big_vision's `fewshot_lsr`). X [n, d] holds one feature row an image,
+The problem (Dosovitskiy et al., section 4.1; big_vision's `fewshot_lsr`). X [n, d] holds one feature row per image,
 Y [n, K] is +1 at the image's class and -1 elsewhere, and a query z scores z W with
 
     W = (X'X + lambda I)^-1 X'Y                        [d, K]                                   (1)

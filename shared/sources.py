@@ -113,7 +113,7 @@ class Collection:
             raise UserError(f"{self.where}: {asked} may be any of {', '.join(chosen)}; name one: --split, --test-split")
         if self.splits == [ALL]:
             raise UserError(
-                f"{self.where}: no {asked}/ in it; make train/ and test/ with one sub-folder a class in each"
+                f"{self.where}: no {asked}/ in it; make train/ and test/ with one sub-folder per class in each"
             )
         raise UserError(f"{self.where}: no split {asked}; it has {has}; name one of these: --split, --test-split")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 KINDS |= {".arrow": "arrow", ".tar": "webdataset", ".zip": "imagefolder"}
-EXPECTED = "a folder or zip with one sub-folder a class, a parquet, arrow, CSV, JSON or tar file, or a saved data set"
+EXPECTED = "a folder or zip with one sub-folder per class, a parquet, arrow, CSV, JSON or tar file, or a saved data set"
 
 
 def open_local(path: Path, label: str | None, image: str | None) -> Collection:

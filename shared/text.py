@@ -1,14 +1,33 @@
-"""Text of files, names and messages made harmless for whoever reads it: a terminal, a log, an error line."""
+"""Text of files, names and messages made harmless for whoever reads it: a terminal, a log, an error line.
+
+What a log holds is also broken to `WIDTH` columns here, and the words of verdicts get their colour on a terminal.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+import textwrap
 import unicodedata
 from typing import Any, TextIO
 
 # Control characters (ESC begins a terminal's commands), invisible ones that turn the direction of reading, halves of a
 # pair, and the two separators that some readers take for the end of a line.
 UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+WIDTH = 100  # columns of a log
+# The codes of a terminal: green, yellow, red, and dim where nothing was held against the publication.
+COLOURS = {
+    "equal": 32,
+    "agrees": 32,
+    "undecided": 33,
+    "differs": 31,
+    "not comparable": 2,
+    "not run": 2,
+    "no published number to compare with": 2,
+}
+# a verdict closes a sentence after a colon, follows its count or the word; a count of 0 is no finding
+VERDICT = re.compile(rf"(:\s+|\b[1-9][\d,]* |^  verdict +)({'|'.join(COLOURS)})(?=[,;:]|\s+[(\[]|\s*$)", re.MULTILINE)
 
 
 def printable(value: Any, keep: str = "") -> str:
@@ -36,12 +55,37 @@ def quoted(value: Any) -> str:
     return f"'{text if len(text) <= 40 else text[:39] + '…'}'"
 
 
+def folded(text: str, width: int = WIDTH) -> str:
+    """`text` with every line of at most `width` characters: a longer one is broken at blanks and goes on indented.
+
+    A word that is longer by itself, such as a path, stays whole.
+    """
+    return "\n".join(line if len(line) <= width else _broken(line, width) for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    further = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    whole = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False, "expand_tabs": False}
+    return textwrap.fill(line, width, subsequent_indent=further, **whole)
+
+
+def coloured(text: str) -> str:
+    """`text` with the words of verdicts in colour."""
+    return VERDICT.sub(lambda found: f"{found[1]}\x1b[{COLOURS[found[2]]}m{found[2]}\x1b[0m", text)
+
+
+def shows_colour(file: TextIO) -> bool:
+    """Whether it is a terminal whose user wants colours (https://no-color.org)."""
+    return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def say(text: Any = "", file: TextIO | None = None, end: str = "\n") -> None:
     """`print` for everything that the suite shows: harmless, and on the screen at once.
 
     The lint forbids a plain `print`, so that no name from a file comes to a terminal as it is.
     """
-    print(printable(text, keep="\n\t"), file=file or sys.stdout, end=end, flush=True)
+    file, text = file or sys.stdout, printable(text, keep="\n\t")
+    print(coloured(text) if shows_colour(file) else text, file=file, end=end, flush=True)
 
 
 def notice(text: Any) -> None:

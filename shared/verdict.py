@@ -104,6 +104,11 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def line(self) -> str:
         """`id: published 53.9, measured 54.60, difference +0.70, tolerance 2.4 (rounding 0.05, ...): agrees`."""
+        because = f" ({self.reason})" if self.reason else ""
+        return f"{self.numbers()}: {self.verdict}{because}"
+
+    def numbers(self) -> str:
+        """`line` up to the verdict."""
         spread = f" ± {self.published_std}" if self.published_std else ""
         ours = f" ± {self.measured_std:.3g}" if self.measured_std is not None else ""
         parts = [f"published {self.published}{spread}", f"measured {self.shown}{ours}"]
@@ -112,8 +117,7 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.tolerance is not None and self.verdict != EQUAL:
             terms = ", ".join(f"{name} {value:.3g}" for name, value in self.tolerance_terms.items())
             parts.append(f"tolerance {self.tolerance:.3g} ({terms})")
-        because = f" ({self.reason})" if self.reason else ""
-        return f"{self.id}: {', '.join(parts)}: {self.verdict}{because}"
+        return f"{self.id}: {', '.join(parts)}"
 
     def as_json(self) -> dict:
         return msgspec.structs.asdict(self)
@@ -258,6 +262,16 @@ def tolerance_terms(
         # the statistical term is Z times the root of a sum of squares; its parts are shown in proportion to variance
         terms |= {name: Z * part / math.sqrt(variance) for name, part in variances.items()}
     return terms
+
+
+def binomial_variance(percent: float, images: int) -> float:
+    """Of a percentage that was scored on so many images, in squared points."""
+    return percent * (100 - percent) / images
+
+
+def standard_error(percent: float, images: int) -> float:
+    """Standard error of the test set, in points: of a percentage that was scored on so many images."""
+    return math.sqrt(binomial_variance(percent, images))
 
 
 def rounding_term(number: Number) -> dict[str, float]:

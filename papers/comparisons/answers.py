@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from shared.graph.cost import Assumptions
+from shared.graph.cost import Assumptions, TrainCost
 
 Least0 = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -118,7 +118,7 @@ class ServingPlan(Answer):
     quant: str
     bytes_per_parameter: float
     weights_bytes: float
-    activations_bytes: Annotated[int, Meta(description="at the batch, two bytes a value (four under fp32)")]
+    activations_bytes: Annotated[int, Meta(description="at the batch, two bytes per value (four under fp32)")]
     cache_bytes: Annotated[int, Meta(description="keys and values of the tokens asked for, of the batch")]
     batch: int
     gpu: str | None
@@ -199,17 +199,6 @@ class Gpu(Answer):
     largest_inference_batch: Annotated[int | None, Meta(description="null: any")]
 
 
-class TrainingRun(Answer):
-    """Seconds and dollars."""
-
-    steps: int
-    compute_s: float
-    traffic_s: float
-    step_s: float
-    seconds: float
-    dollars: float
-
-
 class Stored(Answer):
     dtype: str
     quantisation: str | None
@@ -236,7 +225,7 @@ class Attends(Answer):
 
 
 class Cache(Answer):
-    """Keys and values of earlier tokens; bytes at two a number."""
+    """Keys and values of earlier tokens; bytes at two per number."""
 
     numbers_per_token: int
     bytes_per_token: int
@@ -276,7 +265,7 @@ class Plan(Answer):
     forward_problem: str | None
     memory_bytes: Memory
     gpus: dict[str, Gpu]
-    training: TrainingRun
+    training: TrainCost
     weights_bytes: Annotated[dict[str, float], Meta(description="by how they are stored; few bits only the matrices")]
     training_bytes: Annotated[
         dict[str, float], Meta(description="weights, gradients, optimiser state; no activations; by optimiser")

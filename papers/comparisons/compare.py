@@ -1,19 +1,23 @@
 """Two architectures side by side, and one model's check.
 
-    python compare.py vit-b16 bert-base                         two real models, built without weights (10 s)
-    python compare.py one.json other.json --html                two graph files (0.3 s)
-    python compare.py graph:bert-base graph:vit-b16             two graphs of the comparison pages, the correct count
-    python compare.py bert-base vit-b16 --as-published          the same as the pages count
-    python compare.py google/vit-base-patch16-224 timm:resnet50 any configuration of transformers, any timm model
-    python compare.py plan one.json                             one model: memory, fit, cost, as JSON (--text, --csv)
-    python compare.py plan - --policy rules.json --fail-on-block   a graph from standard input: exit code 2 if blocked
-    python compare.py pages                                     all four pages, judged cell by cell (654 equal)
-    python compare.py zoo FOLDER                                every graph file of a folder, against official counts
-    python compare.py builtins                                  every built-in model's parameters and operations
+    python compare.py vit-b16 bert-base                     two real models, built without weights (10 s)
+    python compare.py graph:bert-base graph:vit-b16         two graphs of the comparison pages, counted correctly
+    python compare.py graph:bert-base graph:vit-b16 --as-published     as the pages count
+    python compare.py vit-b16 timm:resnet50 --html          any timm model; a page to look at
+    python compare.py plan graph:gpt2 --text                one model: memory, fit, cost (without --text as JSON)
+    python compare.py plan graph:gpt2 --policy '{"max_params": 1e8}' --fail-on-block    exit code 2: too large
+    python compare.py pages                                 all four pages, judged cell by cell (654 equal)
+    python compare.py zoo papers/comparisons/graphs --results /tmp/zoo      all graph files of a folder
+    python compare.py builtins                              parameters and operations of every built-in model
 
-A model is a graph file, a built-in name, owner/name[@revision] on the hub, a folder in hub layout, timm:<name>[@file],
-wheel:<name> or graph:<a graph of the pages>. Built-in: bert-base vit-b16 vit-b32 vit-l16 vit-l32 vit-h14 gpt2 t5-small
-resnet-50 bit-r50x1 dinov2-s14 efficientnet-lite0 article-vit article-resnet. Graph comparisons import no torch.
+A model is a graph file (JSON), a built-in name, owner/name[@revision] on the hub, a folder in hub layout,
+timm:<name>[@file], wheel:<name> or graph:<a graph of the pages>. Built-in: bert-base vit-b16 vit-b32 vit-l16 vit-l32
+vit-h14 gpt2 t5-small resnet-50 bit-r50x1 dinov2-s14 efficientnet-lite0 article-vit article-resnet. `plan -` reads a
+graph from the standard input. Comparisons of graphs import no torch.
+
+Where the numbers are counted: a graph's in shared/graph/measure.py (its kinds of layers in kinds.py), a real model's in
+shared/graph/trace.py, memory and cost in shared/graph/cost.py; which layers face each other in shared/graph/align.py.
+How the pages count is in pages.py.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from shared.graph.read import read
 from shared.paths import atomic_write
 from shared.record import Record
 from shared.schema import read_json
-from shared.text import say
+from shared.text import folded, say
 
 
 @dataclass
@@ -147,7 +151,9 @@ def plan(config: Plan) -> int | None:
         name = planning.source_of(request["model"], named).file_name
         atomic_write(Path(config.results) / "comparisons" / f"plan-{name}.json", text)
     form = printed[0] if printed else "json"
-    say(text if form == "json" else layers_csv(answer) if form == "csv" else answer[form], end="")
+    if form != "json":
+        text = layers_csv(answer) if form == "csv" else folded(answer[form]) if form == "text" else answer[form]
+    say(text, end="")
     stopped = planning.blocked(answer) if config.fail_on_block else not answer["plan"]["run"]["legal"]
     return 2 if stopped else None
 
@@ -237,7 +243,7 @@ def builtins(config: Builtins) -> Record:
     """`compare.py builtins`: every built-in model, built and counted."""
     question = "How many parameters and multiply-accumulates do the real models have?"
     with Record("comparisons", "builtins", config=config, question=question, results=config.results) as record:
-        record.say("built on the meta device: parameters of the library's module, operations with attention\n")
+        record.say("built without weights: parameters of the library's module, operations with attention's products\n")
         rows = []
         for name in specs.BUILTINS:
             model = find(name).build()

@@ -17,6 +17,8 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from papers.comparisons.needs import needs, shapes
 from papers.comparisons.whole import Part
 from shared.graph.align import ADDED, CHANGED, REMOVED, SAME, Row, align, counts
@@ -391,5 +393,5 @@ def model_json(model: Model, assumed: Assumptions, gpus: Mapping[str, float] = G
             }
             for fit in fits(model, assumed, gpus)
         },
-        "training": asdict(train_cost(model, assumed)),
+        "training": msgspec.structs.asdict(train_cost(model, assumed)),
     }

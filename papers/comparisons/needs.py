@@ -102,7 +102,7 @@ def widest(model: Model) -> int:
 def _types(value_bytes: int) -> dict[str, int]:
     """Number types by their bytes: the assumed one, and half of it, which is what inference mostly runs in."""
     sizes = [value_bytes, value_bytes // 2] if value_bytes in (8, 4, 2) else [value_bytes]
-    return {TYPES.get(size, f"{size} bytes a value"): size for size in sizes}
+    return {TYPES.get(size, f"{size} bytes per value"): size for size in sizes}
 
 
 def _total(model: Model, count: str) -> str:

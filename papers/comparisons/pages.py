@@ -85,7 +85,7 @@ AS_PUBLISHED = Convention(
         ),
     ),
 )
-# one A10G at $1.10 an hour; memory is 16 bytes a parameter times 1.3, without activations
+# one A10G at $1.10 an hour; memory is 16 bytes per parameter times 1.3, without activations
 PUBLISHED_COST = Assumptions(factor=1.3, reserved_gb=0.0, idle_floor=True)
 
 

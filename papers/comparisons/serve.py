@@ -11,7 +11,8 @@
 
 Safe by default: this machine only, no download, no file, no code or weights from anywhere; size, nodes, depth, time,
 memory and parallel work are limited, and the work runs in processes that are killed when they take too long.
-An error is `{"error": one sentence}` with 400, 413, 422, 429 or 503. One line of JSON a request goes to standard error.
+An error is `{"error": one sentence}` with 400, 413, 422, 429 or 503. Each request
+leaves one line of JSON on standard error.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Config:
     port: int = 8722
     """port; 0 takes a free one and prints it"""
     workers: int = 0
-    """processes that work on graphs (default: one a core)"""
+    """processes that work on graphs (default: one per core)"""
     max_mb: float = 8.0
     """largest request, MB (10^6 bytes)"""
     max_nodes: int = 20_000

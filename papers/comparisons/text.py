@@ -13,7 +13,7 @@ from shared.graph.align import Row
 from shared.graph.cost import Assumptions
 from shared.graph.fold import Fold
 from shared.graph.measure import COUNTS, Disagreement
-from shared.record import aligned
+from shared.record import aligned, row_lines
 
 NAME_WIDTH = 44  # characters of a layer on the screen
 MOST_REMARKS, MOST_DISAGREEMENTS = 12, 24  # lines
@@ -74,10 +74,9 @@ def layer_table(compared: Comparison, *, folded: bool = True) -> tuple[list[str]
 def _layer_lines(compared: Comparison, folded: bool) -> list[str]:
     columns, rows = layer_table(compared, folded=folded)
     # the long lines about repeated blocks must not widen the second column
-    head, *lines = aligned(columns, [row for row in rows if row[0]], left=range(len(columns)))
-    indent = " " * (4 + max(len(row[0]) for row in rows))
-    numbered = iter(lines)
-    return [head, *(next(numbered) if row[0] else indent + row[1] for row in rows)]
+    head, *numbered = row_lines(columns, [row for row in rows if row[0]], left=range(len(columns)))
+    indent, numbered = " " * (4 + max(len(row[0]) for row in rows)), iter(numbered)
+    return [*head, *(line for row in rows for line in (next(numbered) if row[0] else [indent + row[1]]))]
 
 
 def repeats(part: Fold) -> str:
@@ -107,7 +106,7 @@ def assumption_rows(assumed: Assumptions) -> list[list[str]]:
 
 
 def disagreement_lines(model: str, disagreements: Sequence[Disagreement]) -> list[str]:
-    """`model: layer (× 12), multiply-accumulates: 1,610 correct, 1,409 as published: because ...`, one a line."""
+    """`model: layer (× 12), multiply-accumulates: 1,610 correct, 1,409 as published: because ...`, one per line."""
     lines = []
     for one in disagreements:
         times = f" (× {one.times})" if one.times > 1 else ""
@@ -140,7 +139,7 @@ def as_csv(compared: Comparison) -> str:
 
 
 def layers_csv(plan: dict[str, Any]) -> str:
-    """The layers of `plan.plan`'s answer, one a row; what is not known is empty."""
+    """The layers of `plan.plan`'s answer, one per row; what is not known is empty."""
     rows: list[list[object]] = [["id", *CSV_COLUMNS, "kept", "problem"]]
     for layer in plan["layer_list"]:
         counts = ["" if layer[key] is None else layer[key] for key in ("parameters", "macs")]

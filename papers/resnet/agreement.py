@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations, pairwise, product
-from math import hypot, isclose, sqrt
+from math import hypot, isclose
 
 from papers.resnet.architectures import CIFAR_DEPTHS, cifar, imagenet, multiply_adds, parameters, vgg
 from shared.published import Number, Published
 from shared.record import Record
+from shared.verdict import standard_error
 
 TOP1, TOP5, TEST = "top-1 err.", "top-5 err.", "top-5 err. (test)"  # columns of Tables 3 to 5
 
@@ -59,7 +60,7 @@ def claims(record: Record, tables: Tables) -> list[dict]:
     plain, bottleneck = imagenet(34).stages[0][-1], imagenet(50).stages[0][-1]
     alike = isclose(plain.weights, bottleneck.weights, rel_tol=0.1)
     says(
-        "Figure 5: both blocks cost about the same (counted a pixel)",
+        "Figure 5: both blocks cost about the same (counted per pixel)",
         "and",
         plain.weights,
         bottleneck.weights,
@@ -93,7 +94,7 @@ def shown(value: Number | float) -> str:
 
 
 def gaps(record: Record, tables: Tables) -> list[dict]:
-    """Steps of Tables 2 to 4 against the binomial error of 50,000 images a side."""
+    """Steps of Tables 2 to 4 against the standard error of 50,000 test images per side."""
     two = tables["table2"]
     steps = [
         (f"Table 2 {kind} 18 -> 34", TOP1, two[f"18 layers/{kind}"], two[f"34 layers/{kind}"]) for kind in two.columns
@@ -105,13 +106,13 @@ def gaps(record: Record, tables: Tables) -> list[dict]:
             steps.append((step, error, tables[name][f"{a}/{error}"], tables[name][f"{b}/{error}"]))
     found = []
     for what, error, a, b in steps:
-        change, noise = difference(b, a), 2 * hypot(*map(standard_error, (a, b)))
+        change, noise = difference(b, a), 2 * hypot(*(standard_error(cell.value, cell.images) for cell in (a, b)))
         row = {"what": what, "error": error.split()[0], "from": a.printed, "to": b.printed, "change": change}
         found.append(row | {"two_standard_errors": noise, "beyond": abs(change) > noise})
     record.say()
     record.say_table(
         "Steps of Tables 2 to 4",
-        ["step", "error", "from", "to", "change", "2 s.e.", "result"],
+        ["step", "error", "from", "to", "change", "two standard errors", "result"],
         [
             [
                 r["what"],
@@ -125,18 +126,13 @@ def gaps(record: Record, tables: Tables) -> list[dict]:
             for r in found
         ],
         left=(0, 1, 6),
-        note="2 s.e.: binomial, as if each side had been scored on 50,000 images of its own",
+        note="Standard errors of the test set, as if each side had been scored on 50,000 images of its own",
     )
     record.say(
         f"  {sum(r['beyond'] for r in found)} of {len(found)} steps are beyond two standard errors of two independent "
         "tests; the same images for\n  all make a step surer than that, one training of each network makes it less sure"
     )
     return found
-
-
-def standard_error(cell: Number) -> float:
-    """Of a printed error in %, from its test set's size."""
-    return sqrt(cell.value * (100 - cell.value) / cell.images)
 
 
 def orders(record: Record, tables: Tables) -> list[dict]:

@@ -224,7 +224,8 @@ def imagenet(depth: int, shortcuts: Shortcuts | None = None, stride_in: StrideIn
     stages, width_in = [], 64
     for stage, (width, blocks) in enumerate(zip((64, 128, 256, 512), IMAGENET_BLOCKS[depth], strict=True)):
         widths, kernels = ((width, width, 4 * width), (1, 3, 1)) if bottleneck else ((width, width), (3, 3))
-        stride_at = kernels.index(3 if stride_in == "3x3" or not bottleneck else 1) if stage else None
+        # a stage halves the size in its first block's first convolution, or in a bottleneck's 3x3, the second one
+        stride_at = (1 if bottleneck and stride_in == "3x3" else 0) if stage else None
         stages.append(_stage(width_in, widths, kernels, blocks, shortcuts, stride_at))
         width_in = widths[-1]
     return ResNet(_name(depth, shortcuts), 224, Conv(3, 64, 7, 2), Pool(3, 2), tuple(stages), classes=1000)

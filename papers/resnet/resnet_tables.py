@@ -1,7 +1,7 @@
 """Count what He et al.'s networks cost, hold their text to their tables and their tables to each other.
 
     python papers/resnet/resnet_tables.py              under a second, no torch
-    python papers/resnet/resnet_tables.py --figures    also draws both figures, PNG and SVG
+    python papers/resnet/resnet_tables.py --figures    also draws both figures: PNG, SVG and PDF
 
 Nothing is trained. Every count is made under each reading that the paper leaves open, a column each; the verdict is on
 the paper's own. Writes results/resnet/tables.log and tables.json.
@@ -38,7 +38,7 @@ from papers.resnet.architectures import (
 from shared import cli
 from shared.plots import figure_and_axes, mark_cut, publish
 from shared.published import Number, load
-from shared.record import Record
+from shared.record import Record, aligned
 from shared.verdict import AGREES, DIFFERS, Measured
 
 if TYPE_CHECKING:
@@ -193,8 +193,17 @@ def flops_section(record: Record, tables: Tables) -> dict[str, Count]:
         cells = [f"{count.counts[r] / 1e9:.3f}" if r in count.counts else None for r in readings]
         own = [count.printed.printed, f"{count.own:.3f}", count.prints(OWN), count.prints(OWN, truncated=True)]
         rows.append([count.name, *own, *cells, count.reading])
-    columns = ["network", "printed", "counted", "rounded", "truncated", *readings, "the paper's own reading, counted"]
-    record.say_table("Multiply-adds, 10^9, under each reading", columns, rows, left=(0, len(columns) - 1))
+    columns = ["network", "printed", "counted", "rounded", "truncated", *readings]
+    lines = [
+        "  options of a shortcut (section 3.3) where a block is wider than its input: A fills up with zeros, B "
+        "projects (a 1x1 convolution); C projects in every block",
+        *aligned(columns, [row[:-1] for row in rows]),
+    ]
+    for reading in dict.fromkeys(count.reading for count in flops.values()):
+        whose = ", ".join(count.name for count in flops.values() if count.reading == reading)
+        lines.append(f"  counted for {whose}: {reading}, the paper's own reading")
+    columns.append("the paper's own reading, counted")
+    record.say_table("Multiply-adds, 10^9, under each reading", columns, rows, lines=lines)
     for truncated, word in ((False, "rounded"), (True, "truncated")):
         missed = [c.name for c in flops.values() if c.prints(OWN, truncated) != c.printed.printed]
         record.say(
@@ -459,7 +468,7 @@ FLOPS_CAPTION = (
 )
 ERRORS_CAPTION = (
     "Printed errors against counted cost: left ImageNet, top-1, ten crops (Tables 2 and 3); right CIFAR-10 (Table 6). "
-    "Lines join networks of one family; one run a point, and no deviation in print but those drawn"
+    "Lines join networks of one family; one run per point, and no deviation in print but those drawn"
 )
 LOOKS = {  # reading -> marker, colour
     OWN: ("o", "#1b4f8a"),

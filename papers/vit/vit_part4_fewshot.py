@@ -3,7 +3,7 @@
     python vit_part4_fewshot.py                               the article's seven models: network; a GPU: minutes
     python vit_part4_fewshot.py --config configs/vit/fewshot-offline.toml  two models out of wheels: CPU, minutes
     python vit_part4_fewshot.py --config configs/vit/fewshot-demo.toml     embedded digits, one model: a minute
-    python vit_part4_fewshot.py --models timm:resnet18.a1_in1k --data ~/images --experiment mine
+    python vit_part4_fewshot.py --models wheel:efficientnet-lite0 --data digits --experiment mine       your own run
     torchrun --nproc-per-node 8 vit_part4_fewshot.py                  several GPUs share the images
 
 Expected on the article's data: ViT-L/16 64.0 ± 3.3 % at 1-shot CIFAR-100 and 84.3 ± 0.3 % at 10-shot; 74.6 ± 3.0 % and
@@ -27,7 +27,7 @@ if not __package__:  # started as a file: the code of this checkout, not an inst
 
 from shared import cli, published
 from shared.errors import UserError
-from shared.record import Record
+from shared.record import Record, aligned
 from shared.text import notice
 from shared.verdict import Measured
 
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from shared.device import Choice
     from shared.features import Deferred
 
-QUESTION = "How well does a linear map in closed form name images from a frozen model, given 1 to 10 examples a class?"
+QUESTION = (
+    "How well does a linear probe (ridge regression) name images from a frozen model, given 1 to 10 images per class?"
+)
 ARTICLE_MODELS = {
     "google/vit-base-patch32-224-in21k": "ViT-B/32",
     "google/vit-base-patch16-224-in21k": "ViT-B/16",
@@ -54,14 +56,16 @@ PRECISION_IMAGES = 4
 @dataclass
 class Config(cli.Common, cli.TrainTest):
     models: tuple[str, ...] = tuple(ARTICLE_MODELS)
-    """[what] encoders: hub names or folders, timm:<name>, wheel:<name>"""
+    """[what] models whose features are probed: hub names or folders, timm:<name>, wheel:<name>"""
     weights: Literal["auto", "model", "ema"] = "auto"
-    """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
+    """of a checkpoint that holds both: the weights as trained (model), or their moving average (ema; auto takes it);
+    for one model alone write `<name>#model` or `<name>#ema`"""
     data: tuple[str, ...] = tuple(ARTICLE_DATA)
     """[data] cifar100, pets, cifar10, imagenette, digits, <owner>/<name>[@revision][:configuration] on the hub, a
     folder or zip with a sub-folder per class, or what `datasets` reads: a parquet file, metadata.csv, a saved set"""
     protocol: Literal["article", "big_vision", "both"] = "both"
-    """[protocol] article: raw features, lambda chosen; big_vision: standardised, bias, lambda 2^10"""
+    """[protocol] article: features as they are, lambda chosen on other images; big_vision (the authors' code):
+    standardised features, a bias, lambda 2^10"""
     shots: tuple[int, ...] = (1, 2, 5, 10)
     """images per class, article's protocol"""
     draws: int = 5
@@ -69,7 +73,7 @@ class Config(cli.Common, cli.TrainTest):
     lambdas: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
     """penalties of the ridge regression to choose from, article's protocol"""
     seed: int = 0
-    """chooses test, selection and pool images and the draws"""
+    """decides which images are test, selection and pool images, and which are drawn"""
     pool: int = 20
     """training images per class that draws are taken from"""
     selection: int = 5
@@ -81,7 +85,8 @@ class Config(cli.Common, cli.TrainTest):
     big_vision_seeds: int = 3
     """seeds 0, 1, ... of big_vision's protocol"""
     precision_model: str = "google/vit-huge-patch14-224-in21k"
-    """whose features are compared with float32 ones; the last model of the run where this one is not in it"""
+    """model whose features are also computed in float32, to see what the run's own precision changes; the last model of
+    the run where this one is not in it"""
     device: str = "auto"
     """[machine] auto, cpu, cuda, cuda:N or mps"""
     dtype: str = "auto"
@@ -124,8 +129,8 @@ def main(config: Config) -> Record | None:
         record.answer(best_of(run))
         record.cannot_show(
             "no JFT-300M and no fine-tuning; the test sets are small, and all draws of a data set are scored on the "
-            "same test images, so the spread over draws leaves out the test set's own error, given beside it. The "
-            "checkpoints are released ones, not the paper's runs."
+            "same test images, so the SD over draws leaves out the standard error of the test set, given beside it. "
+            "The checkpoints are released ones, not the paper's runs."
         )
     return record
 
@@ -141,14 +146,14 @@ def tiny_example(record: Record) -> dict[str, str]:
     """
     import numpy as np
 
-    x = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0], [1.0, 3.0]])  # [n, d]: one row of features an image
+    x = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0], [1.0, 3.0]])  # [n, d]: one row of features per image
     labels, lambda_ = np.array([0, 0, 1, 1]), 1.0
     y = np.where(labels[:, None] == np.arange(2), 1.0, -1.0)  # [n, K]: +1 at the image's class, -1 elsewhere
     xtx = x.T @ x  # [d, d]: how the features vary together
     xty = x.T @ y  # [d, K]: how each feature goes with each class
     regular = xtx + lambda_ * np.eye(2)  # lambda on the diagonal also makes sure that there is an inverse
     w = np.linalg.inv(regular) @ xty  # [d, K]
-    scores = np.array([1.0, 2.0]) @ w  # a new image's scores, one a class; the largest is the predicted class
+    scores = np.array([1.0, 2.0]) @ w  # a new image's scores, one per class; the largest is the predicted class
 
     printed = {"X^T X": xtx, "X^T Y": xty, "W": w, "scores": scores}
     text = {name: str(np.round(matrix, 6).tolist()) for name, matrix in printed.items()}
@@ -188,7 +193,7 @@ class Model:
 class Run:
     """All that was measured. article, big_vision: what came out by (data set, model); empty where it was not asked for.
 
-    precise, cosines: the model of the precision check, and one cosine an image.
+    precise, cosines: the model of the precision check, and one cosine per image.
     """
 
     models: list[Model]
@@ -242,10 +247,11 @@ def measure(config: Config) -> Run:
 
     article, big_vision = {}, {}
     for m in encoders:
-        for d in data:
+        for at, d in enumerate(data):
             # The features, float32 [images, dim]: for a ViT the pre-logits, for a ResNet the pooled numbers.
-            train = features.extract(m.encoder, d.used, m.choice, say=note)
-            test = features.extract(m.encoder, d.tested, m.choice, say=note)
+            later = sum(len(other.used) + len(other.tested) for other in data[at + 1 :])
+            train = features.extract(m.encoder, d.used, m.choice, say=note, later=later + len(d.tested))
+            test = features.extract(m.encoder, d.tested, m.choice, say=note, later=later)
             if not first_process:
                 continue
             place = np.empty(len(d.train), dtype=np.int64)  # from a row of the training part to its row of features
@@ -280,7 +286,8 @@ def open_data(name: str, config: Config) -> Split:
     authors = {}
     if config.protocol != "article":
         authors = {"authors_shots": max(config.big_vision_shots), "authors_seeds": config.big_vision_seeds}
-    article = config.protocol != "big_vision"  # its own draws need neither a pool nor images to choose lambda
+    # big_vision draws from all training images, and its lambda is given: it needs neither a pool nor selection images
+    article = config.protocol != "big_vision"
     sizes = splits.Sizes(config.pool if article else 0, config.selection if article else 0, config.test)
     train, test = load_two(name, train=config.split, test=config.test_split, **config.where)
     tell_assumed(train, test)
@@ -319,10 +326,11 @@ def say_table_of(
         for name, dim, lambda_, *accuracies in cells
     ]
     record.say_table(
-        f"{title}: test accuracy in % (mean ± standard deviation over draws), {protocol}",
+        f"{title}: test accuracy in % (mean ± SD over draws), {protocol}",
         ["model", "dim", "lambda", *(f"{k}-shot" for k in shots)],
         cells,
         lines=lines,
+        exact=True,
         note=f"{d.classes} classes: chance is {100 / d.classes:.1f} %. * a stand-in",
     )
     for m, o in rows:
@@ -383,7 +391,7 @@ def say_breeds(record: Record, run: Run) -> dict[str, str]:
     # ImageNet says "Persian cat" where Pets says "Persian"
     same = [breed for breed in breeds if any(breed + kind in synonyms for kind in ("", " cat", " dog"))]
     names, count = ", ".join(same), str(len(same))
-    record.say(f"\n  {count} of {len(breeds)} breeds have an ImageNet-1k class of the same name: {names}")
+    record.say(f"\n  {count} of {len(breeds)} breeds have an ImageNet-1k class of the same name: {names}", exact=True)
     # others stand inside a class's name, but for hyphens and blanks: "german short-haired pointer"
     inside = {breed: [name for name in synonyms if letters(breed) in letters(name)] for breed in breeds}
     longer = {breed: names[0] for breed, names in inside.items() if names and breed not in same}
@@ -397,7 +405,8 @@ def say_precision(record: Record, run: Run) -> dict[str, float]:
     cpu = m.choice.device.type == "cpu"
     record.section(
         f"4. does {dtype} change the features? {m.starred} on {len(run.cosines)} {data} test pictures, {dtype} on the "
-        f"{'CPU' if cpu else 'GPU'} against float32 on the CPU"
+        f"{'CPU' if cpu else 'GPU'} against float32 on the CPU",
+        exact=True,
     )
     if cpu and dtype == "float32":
         record.say("  float32 on the CPU is this run's own precision: nothing to compare")
@@ -417,7 +426,7 @@ def say_origin(record: Record, run: Run) -> None:
         roles = {"pool": d.pool, "selection": d.selection, "test images": d.test_rows}
         roles = {role: rows for role, rows in roles.items() if rows.size}
         parts = " + ".join(f"{rows.size:,} {role}" for role, rows in roles.items())
-        parts += f" ({' + '.join(str(rows.shape[1]) for rows in roles.values())} a class)"
+        parts += f" ({' + '.join(str(rows.shape[1]) for rows in roles.values())} per class)"
         if d.authors:
             further = len(d.used) - d.pool.size - d.selection.size
             parts += f", {further:,} further training images for big_vision"
@@ -449,21 +458,22 @@ def say_origin(record: Record, run: Run) -> None:
 
 
 def say_lambda_and_errors(record: Record, run: Run) -> None:
-    """Every lambda's score, and the spread over draws beside the test set's own error."""
+    """Every lambda's score, and the SD over draws beside the standard error of the test set."""
 
     def error(o: Outcome, k: int) -> str:
         std = o.std(k)
         return f"{'-' if std is None else f'{std:.1f}'} / {o.binomial(k):.1f}"
 
+    def chosen(o: Outcome, lambda_: float) -> str:
+        return ("[{:.2f}]" if lambda_ == o.lambda_ else "{:.2f} ").format(o.selection[lambda_])
+
     for d in run.data if run.article else ():
         rows = [(m.starred, run.article[d.title, m.title]) for m in run.models]
         lambdas, shots = sorted(rows[0][1].selection), list(d.draws)
         record.section(f"{d.title}: mean accuracy on the selection images, by lambda (the chosen one in brackets)")
-        record.say(f"  {'model':<{run.width}}" + "".join(f"{lambda_:>9g}" for lambda_ in lambdas))
-        for name, o in rows:
-            marks = {lambda_: "[{:.2f}]" if lambda_ == o.lambda_ else "{:.2f} " for lambda_ in lambdas}
-            record.say(f"  {name:<{run.width}}" + "".join(f"{marks[x].format(o.selection[x]):>9}" for x in lambdas))
-        title = f"{d.title}: spread over draws / standard error of the"
+        cells = [[name, *(chosen(o, lambda_) for lambda_ in lambdas)] for name, o in rows]
+        record.say("\n".join(aligned(["model", *(f"{lambda_:g}" for lambda_ in lambdas)], cells)))
+        title = f"{d.title}: SD over draws / standard error of the"
         record.section(f"{title} {len(d.tested):,} test images, in points")
         record.say_table(
             f"{title} test set",
@@ -479,7 +489,8 @@ def say_big_vision(record: Record, run: Run) -> None:
     for d in run.data if run.big_vision else ():
         seeds = len(d.authors)
         if run.article:  # else it was the main table
-            record.section(f"{d.title}: protocol big_vision (standardised, constant 100, {seeds} seeds, nested draws)")
+            how = f"features standardised, a constant one of 100 added, {seeds} seeds, few shots within more"
+            record.section(f"{d.title}: big_vision's protocol ({how})")
             say_table_of(record, run, d, d.title, "big_vision's protocol", run.big_vision)
         # where a class has few training images, the seeds draw mostly the same ones
         shares = {k: d.shared_by_seeds(k) for k in run.big_vision[d.title, run.models[0].title].correct}
@@ -492,7 +503,7 @@ def say_big_vision(record: Record, run: Run) -> None:
                 )
             elif share > 0.5:
                 record.say(
-                    f"  at {k}-shot any two seeds share {share:.0%} of their images or more (few training images a "
+                    f"  at {k}-shot any two seeds share {share:.0%} of their images or more (few training images per "
                     "class): the ± says little about spread"
                 )
         rows = []
@@ -508,7 +519,7 @@ def say_big_vision(record: Record, run: Run) -> None:
 
 
 def draw_accuracy(record: Record, article: published.Published) -> None:
-    """A figure a data set: accuracy against the images per class, from the numbers that go into the JSON."""
+    """A figure per data set: accuracy against the images per class, from the numbers that go into the JSON."""
     from papers.vit.part4 import accuracy
     from shared.plots import publish
 
@@ -556,7 +567,7 @@ def say_unpublished(record: Record, run: Run) -> None:
     cells = [(d, m) for d in run.data for m in run.models if run.article]
     cells = [(d, m) for d, m in cells if m.spec not in ARTICLE_MODELS or d.spec not in ARTICLE_DATA]
     if cells:
-        record.section("measured here without a published number")
+        record.section("measured here: no published number to compare with")
     for d, m in cells:
         why = f"stand-in: {m.stand_in}" if m.stand_in else "not a model and data set of the article"
         o = run.article[d.title, m.title]
@@ -594,7 +605,7 @@ def check(config: Config) -> None:
             if name.endswith("shots") and min(value) < 1:
                 raise UserError(f"{given}: expected whole numbers from 1")
     if config.protocol != "big_vision" and max(config.shots) > config.pool:
-        raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} images a class; raise --pool")
+        raise UserError(f"--shots {max(config.shots)}: the pool has {config.pool} images per class; raise --pool")
 
 
 if __name__ == "__main__":

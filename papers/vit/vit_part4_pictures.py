@@ -64,7 +64,7 @@ def main(config: Config) -> Record:
         names = [shown.class_names[label] for label in shown.labels]
         title = f"{config.data}: all {len(shown)} training images of {config.shots}-shot draw {config.draw + 1}"
         file = record.figures_dir / f"fewshot{suffix}-{_slug(config.data)}-{config.shots}-shot.png"
-        caption = f"{title}, seed {record.seed}: what one fit of the linear map has seen"
+        caption = f"{title}, seed {record.seed}: what one fit of the linear probe has seen"
         sheet(shown.batch(range(len(shown))), names, title, file)
         record.figure(file, caption, kind="gallery")
         record.use_images(shown, config.data, split="train")

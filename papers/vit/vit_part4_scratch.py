@@ -1,9 +1,9 @@
 """Section 4.3 in miniature: a small ViT and a small ResNet from scratch on growing parts of CIFAR-10, one recipe.
 
     python vit_part4_scratch.py                             the article's six runs: 1.5 to 2 hours on two cores
-    python vit_part4_scratch.py --variant bf16-compiled     the same in half of the time where the CPU has AMX
+    python vit_part4_scratch.py --variant bf16-compiled     in half of the time on a CPU with AMX (newer Intel ones)
     python vit_part4_scratch.py --config configs/vit/scratch-demo.toml         embedded digits, under 2 minutes
-    python vit_part4_scratch.py --data my/images --sizes 200 800 --validation 500 --experiment mine
+    python vit_part4_scratch.py --data digits --sizes 200 800 --validation 200 --experiment mine      your own images
     python vit_part4_scratch.py --config configs/vit/scratch-factors.toml      ablations, see below
     torchrun --nproc-per-node 2 vit_part4_scratch.py --threads 1     one run per rank, same results as one after another
 
@@ -22,6 +22,7 @@ with more seeds, for the SD over seeds. Result and folder are then called <exper
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 import sys
@@ -51,7 +52,7 @@ from shared.published import Published
 from shared.record import Record
 from shared.text import notice
 from shared.training.runs import Variant, read_starts
-from shared.verdict import Measured, Z
+from shared.verdict import Measured, Z, binomial_variance, standard_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from papers.vit.part4.trainer import Experiment
     from shared.data import ImageSet
 
-JUDGED_SEED = 0  # of every point, however many seeds some have: the article has one run a point too
+JUDGED_SEED = 0  # of every point, however many seeds some have: the article has one run per point too
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 Cell = dict[int, Curve]  # the finished runs of a network on a number of images, by seed
 Cells = dict[tuple[str, int], Cell]
@@ -80,8 +81,8 @@ class Config(cli.Common, cli.TrainTest):
     sizes: tuple[int, ...] = SIZES
     """training images, each a multiple of the number of classes"""
     seeds: int = 1
-    """repeats; a seed chooses the subset, the order, the crops and the initial weights. Seed 0 is printed in the table
-    and judged, further ones give the SD over seeds"""
+    """runs of each network and size; a seed chooses the subset, the order, the crops and the initial weights. Seed 0 is
+    printed in the table and judged, further ones give the SD over seeds"""
     factors: tuple[str, ...] = ()
     """change the recipe instead, each of these alone: jpeg, init, he, zero, decay, normalisation, padding; all: those
     that the network has; plain: nothing but the recipe itself"""
@@ -106,7 +107,7 @@ class Config(cli.Common, cli.TrainTest):
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     threads: int = 0
-    """CPU threads (0: torch's choice); another number changes the last bits"""
+    """CPU threads (0: torch's choice); with another number the last digits are others"""
     estimate: bool = True
     """[what] time 20 steps of each network first and say how long all will take"""
     until: int | None = None
@@ -126,7 +127,7 @@ def check(config: Config) -> None:
         if model not in NAMES:
             raise UserError(f"--models {model}: choose from {', '.join(NAMES)}")
     networks.check_image_size(config.image_size)
-    # one image a batch leaves batch normalisation nothing to normalise
+    # one image per batch leaves batch normalisation nothing to normalise
     least = {"seeds": 1, "steps": 1, "batch": 2, "every": 1, "validation": 1, "threads": 0, "pad": 0}
     for key, bound in least.items():
         if getattr(config, key) < bound:
@@ -157,7 +158,7 @@ def main(config: Config) -> Record | None:
     process.use_threads(config.threads)
     rank, _ = rank_and_world()
     choice, _ = arithmetic(config.variant, config.device, training=config.train)
-    # what is no option stays the article's
+    # the learning rate and the weight decay have no option here: they keep the article's values
     recipe = Recipe(**{key: getattr(config, key) for key in vars(Recipe()) if hasattr(config, key)})
     question = "From scratch and at equal cost: how do a ViT and a ResNet gain from more images?"
     runs = [
@@ -182,7 +183,7 @@ def main(config: Config) -> Record | None:
             experiment.curve(run)
             read_starts(run.machine_file(folder))
         if not config.factors:
-            record.say("\n".join(header(config, recipe, len(train_set.class_names))))
+            record.say("\n".join(header(config, recipe, len(train_set.class_names))), exact=True)
         if config.train and rank == 0:
             notice(f"training {choice}")
         before, failed = experiment.train_all(config.estimate) if config.train else (runs, {})
@@ -243,7 +244,7 @@ def judged(cells: Cells) -> Cells:
 
 
 def accuracies(cell: Cell) -> list[float]:
-    """Best validation accuracies in %, a value a seed."""
+    """Best validation accuracies in %, a value per seed."""
     return [curve.best_accuracy for curve in cell.values()]
 
 
@@ -252,7 +253,7 @@ def mean(cell: Cell) -> float:
 
 
 def std(cell: Cell) -> float | None:
-    """Sample deviation over the seeds; None for a single one."""
+    """Sample SD over the seeds; None for a single one."""
     return statistics.stdev(accuracies(cell)) if len(cell) > 1 else None
 
 
@@ -316,7 +317,7 @@ def tell(record: Record, config: Config, experiment: Experiment, before: list[Ru
     if gaps := gaps_in_words(cells):
         record.answer(gaps)
     record.cannot_show(
-        f"the cross-over itself, which the paper finds between 9 and 90 million images; a point is "
+        f"at how many images the ViT overtakes the ResNet, which the paper finds between 9 and 90 million; a point is "
         f"{runs_a_point(cells)}, the validation images choose the step, and the images are small."
     )
 
@@ -462,7 +463,7 @@ def held_out_table(record: Record, cells: Cells) -> None:
 
 
 SIZES_CAPTION = (
-    "Best validation accuracy against the training images (log scale), as in Figure 4. Thick bars: the deviation over "
+    "Best validation accuracy against the training images (log scale), as in Figure 4. Thick bars: the SD over "
     "seeds, where there are several; thin ones: with the standard error of the validation images too. Hollow: "
     "the article's printed accuracies with the same error."
 )
@@ -472,9 +473,7 @@ def draw_sizes(cells: Cells, article: Published | None, images: int) -> Figure:
     """Best accuracy against the number of training images. article: its numbers, where they are of the same images."""
     from shared.plots import direct_errors, figure_and_axes
 
-    def error(accuracy: float) -> float:
-        return math.sqrt(accuracy * (100 - accuracy) / images)
-
+    error = functools.partial(standard_error, images=images)
     figure, axes = figure_and_axes(5.2, 3.6)
     for model, look in LOOKS.items():
         ours = {size: cell for (name, size), cell in cells.items() if name == model}
@@ -523,8 +522,8 @@ def runs_a_point(cells: Cells) -> str:
 
 
 def seed_lines(cells: Cells, sizes: Sequence[int], images: int) -> list[str]:
-    """Mean and sample deviation over the seeds, and the gap with its standard error."""
-    lines = []
+    """Mean and SD over the seeds, and the gap with its standard error."""
+    lines, single = [], False
     for size in sizes:
         row = {name: cells[name, size] for name in NAMES if (name, size) in cells}
         parts = []
@@ -532,18 +531,20 @@ def seed_lines(cells: Cells, sizes: Sequence[int], images: int) -> list[str]:
             spread = f" ± {std(cell):.2f} over {len(cell)} seeds" if len(cell) > 1 else " (one seed)"
             parts.append(f"{name} {mean(cell):.2f}%{spread}")
         if both := paired(row.get("ViT"), row.get("ResNet")):
-            several = f"over {len(both[0])} seeds"
-            error = f"{gap_error(*both, images):.2f} "
-            error += several if len(both[0]) > 1 else "of the two test scores; the run's luck is not in it"
-            parts.append(f"gap {mean(both[1]) - mean(both[0]):+.2f}, standard error {error}")
+            several = f" over {len(both[0])} seeds" if len(both[0]) > 1 else ""
+            single |= not several
+            gap = mean(both[1]) - mean(both[0])
+            parts.append(f"gap {gap:+.2f}, standard error {gap_error(*both, images):.2f}{several}")
         if row:
             lines.append(f"{size:>10,}  {'   '.join(parts)}")
+    if single:
+        lines.append("  of one seed the standard error is that of the two test scores; the luck of a run is not in it")
     return lines
 
 
-def binomial_variance(one: Cell, other: Cell, images: int) -> float:
+def variance_of_gap(one: Cell, other: Cell, images: int) -> float:
     """Variance in squared points of the difference of two accuracies in %, each scored on `images`."""
-    return sum(mean(cell) * (100 - mean(cell)) / images for cell in (one, other))
+    return sum(binomial_variance(mean(cell), images) for cell in (one, other))
 
 
 def gap_error(one: Cell, other: Cell, images: int) -> float:
@@ -555,15 +556,15 @@ def gap_error(one: Cell, other: Cell, images: int) -> float:
     if len(one) > 1:
         gaps = [b - a for a, b in zip(accuracies(one), accuracies(other), strict=True)]
         return statistics.stdev(gaps) / math.sqrt(len(gaps))
-    return math.sqrt(binomial_variance(one, other, images))
+    return math.sqrt(variance_of_gap(one, other, images))
 
 
 def gap_tolerance(one: Cell, other: Cell, images: int) -> float:
-    """Points that two differences of accuracies may lie apart, the article's and ours, of one run a point.
+    """Points that two differences of accuracies may lie apart, the article's and ours, of one run per point.
 
     Both sides carry the binomial error of two scores; the luck of a run is in neither.
     """
-    return Z * math.sqrt(2 * binomial_variance(one, other, images))
+    return Z * math.sqrt(2 * variance_of_gap(one, other, images))
 
 
 # with --factors: one change at a time -------------------------------------------------------------------------------
@@ -690,11 +691,10 @@ def noise_lines(curves: dict[Run, Curve]) -> list[str]:
     on_best, on_all = statistics.stdev(best), statistics.stdev(curve.test_accuracy for curve in plain)
     width = float(t.ppf(0.975, n - 1)) * math.sqrt(2)
     return [
-        f"  plain: {statistics.fmean(best):.2f}% on average over {n} seeds, sample deviation {on_best:.2f} points; "
-        "19 of 20 pairs",
-        f"  of runs lie within {width * on_best:.1f} points in the best validation and {width * on_all:.1f} on all "
-        f"test images (Student's t, {n - 1} degree{'s' * (n > 2)} of freedom;",
-        f"  a pair of one seed shares its images and should lie closer); differences looked at: {len(curves) - n}",
+        f"  plain: {statistics.fmean(best):.2f}% on average over {n} seeds, SD {on_best:.2f} points; 19 of 20 pairs of "
+        f"runs lie within {width * on_best:.1f} points of each other in the best validation and {width * on_all:.1f} "
+        f"on all test images (Student's t, {n - 1} degree{'s' * (n > 2)} of freedom; two runs of one seed share their "
+        f"images and should lie closer); differences looked at: {len(curves) - n}",
     ]
 
 

@@ -4,12 +4,11 @@
     python vit_part4_scratch_curves.py --experiment scratch-demo
 
 Expected: with 1,000 images both losses end near 0; with 50,000 both curves still rise at the last step. A run
-that was cut short prints what it has. Writes results/vit/<experiment>-curves.log, .json and figures (PNG and SVG).
+that was cut short prints what it has. Writes results/vit/<experiment>-curves.log, .json and figures.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 import sys
@@ -28,14 +27,15 @@ from shared.plots import publish
 from shared.published import Published
 from shared.record import Record, require_plain
 from shared.training.runs import VARIANTS, read_starts
-from shared.verdict import Measured
+from shared.verdict import Measured, standard_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TITLE = "== the training curves of vit_part4_scratch.py: validation accuracy (%) and smoothed training loss =="
-# Share of the old value in the moving average of the loss; of 0.9 to 0.99 the nearest to the losses that are printed.
+# Weight of the old value in the moving average of the loss. The article does not print its own; among weights from 0.9
+# to 0.99 this one brings our curves nearest to the losses that it prints, so those losses are not comparable.
 SMOOTHING = 0.99
 SHARES = (0.2, 0.6, 1.0)  # of all steps: where a line shows the curve; 500, 1,500 and 2,500 of the article's 2,500
 CURVES_CAPTION = (
@@ -70,10 +70,10 @@ def main(config: Config) -> Record:
             raise UserError(f"{folder}: no curves of seed {config.seed}; train first with vit_part4_scratch.py")
         sizes = [c.run.size for c in curves]
         between = [c for c in curves if min(sizes) < c.run.size < max(sizes)]
-        record.say("\n".join([TITLE, *(line(c) for c in curves if c not in between)]))
+        record.say("\n".join([TITLE, *(line(c) for c in curves if c not in between)]), exact=True)
         if between:
             record.section("the sizes between, which the article does not print")
-            record.say("\n".join(map(line, between)))
+            record.say("\n".join(map(line, between)), exact=True)  # in the article's form
         seeds = seed_lines(repeats)
         if seeds:
             record.section("how far apart the seeds are")
@@ -132,7 +132,7 @@ def read(folder: Path, seed: int) -> tuple[list[Curve], Repeats, list[str]]:
     """
     every, left_out = read_all(folder)
     of_seed = [c for c in every if c.run.seed == seed]
-    # one line a cell: a finished run before one cut short, then the reference before the other arithmetics
+    # one line per cell: a finished run before one cut short, then the reference before the other arithmetics
     of_seed.sort(key=lambda c: (c.run.size, c.run.model != "ViT", not c.complete, VARIANTS.index(c.run.variant)))
     shown: dict[tuple[str, int], Curve] = {}
     for c in of_seed:
@@ -153,7 +153,7 @@ def read(folder: Path, seed: int) -> tuple[list[Curve], Repeats, list[str]]:
 
 
 def smooth(losses: list[float]) -> list[float]:
-    """Exponential moving average with SMOOTHING, started at the first loss; one value a loss."""
+    """Exponential moving average with SMOOTHING, started at the first loss; one value per loss."""
     return list(accumulate(losses, lambda old, loss: SMOOTHING * old + (1 - SMOOTHING) * loss))
 
 
@@ -272,16 +272,11 @@ def draw_curves(curves: list[Curve], repeats: Repeats, article: Published | None
     return figure
 
 
-def score_error(curve: Curve, accuracy: float) -> float:
-    """Standard error in points of an accuracy in % on the validation images."""
-    return math.sqrt(accuracy * (100 - accuracy) / curve.validation_images)
-
-
 def draw_accuracy(axes: Axes, curve: Curve, look: dict[str, Any]) -> None:
     """The validations with a band of two standard errors."""
     steps, accuracies = zip(*curve.points, strict=True)
     axes.plot(steps, accuracies, **look)
-    errors = [2 * score_error(curve, accuracy) for accuracy in accuracies]
+    errors = [2 * standard_error(accuracy, curve.validation_images) for accuracy in accuracies]
     low, high = ([a + sign * e for a, e in zip(accuracies, errors, strict=True)] for sign in (-1, 1))
     axes.fill_between(steps, low, high, color=look["color"], alpha=0.18, linewidth=0)
     if not curve.complete:
@@ -305,7 +300,7 @@ def draw_printed(above: Axes, below: Axes, curve: Curve, article: Published) -> 
     for kind, axes in (("curve", above), ("loss", below)):
         printed = printed_points(article, kind, curve.run.size, curve.run.model)
         if printed and kind == "curve":
-            errors = [score_error(curve, accuracy) for accuracy in printed.values()]
+            errors = [standard_error(accuracy, curve.validation_images) for accuracy in printed.values()]
             axes.errorbar(list(printed), list(printed.values()), errors, capsize=4, elinewidth=0.8, **hollow)
         elif printed:
             axes.plot(list(printed), list(printed.values()), **hollow)

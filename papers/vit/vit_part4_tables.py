@@ -4,7 +4,8 @@
     python vit_part4_tables.py --models     also Table 1's parameter counts from configurations (needs torch, 10 s)
     python vit_part4_tables.py --figures    also draws Figures 2 and 3 and Table 6, PNG, SVG and PDF (10 s)
 
-Writes results/vit/tables.log and tables.json.
+The figures of the article are computed in part4/article.py, the audit in part4/audit.py. Writes results/vit/tables.log
+and tables.json.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main(config: Config) -> Record:
     question = "Is every figure that the article derives from the paper's tables right, and do the tables agree?"
     with Record("vit", "tables", config=config, results=config.results, question=question) as record:
         sheet = article_sheet(tables)
-        record.say("\n".join(sheet.lines).strip("\n"))
+        record.say("\n".join(sheet.lines).strip("\n"), exact=True)
         odd = set(sheet.figures) ^ set(published.numbers)
         if odd:
             raise UserError(
@@ -203,14 +204,14 @@ FIGURES = (
     (
         figure3,
         "figure3-pretraining",
-        "Figure 3, from Table 5: ImageNet accuracy by pre-training set. One run a point, no deviation in print.",
+        "Figure 3, from Table 5: ImageNet accuracy by pre-training set. One run per point, no deviation in print.",
         "Table 5",
     ),
     (
         table6,
         "table6-compute",
-        "Table 6: accuracy against pre-training compute, average of five data sets. Lines: the models that no cheaper "
-        "one of their family beats. One run a point, no deviation in print.",
+        "Table 6: accuracy against pre-training compute, average of five data sets. Lines: each family's Pareto front, "
+        "the models that no cheaper one beats. One run per point, no deviation in print.",
         "Table 6",
     ),
 )

@@ -1,8 +1,8 @@
 """Top-1 and top-5 over all 1,000 ImageNet classes on Imagenette, and what one such number hides.
 
     python vit_part4_top5.py                                               network; a GPU: minutes, a laptop: an hour
-    python vit_part4_top5.py --config ../../configs/vit/top5-offline.toml  EfficientNet-Lite0 from its wheel: minutes
-    python vit_part4_top5.py --models timm:resnet18.a1_in1k --gallery all  any ImageNet-1k classifier, contact sheets
+    python vit_part4_top5.py --config configs/vit/top5-offline.toml        EfficientNet-Lite0 from its wheel: minutes
+    python vit_part4_top5.py --models timm:resnet18.a1_in1k --gallery all  any ImageNet-1k classifier
 
 Expected on the 160-pixel images: ViT-B/16 83.13 % and 96.66 %, ViT-L/16 84.92 % and 97.63 %, ResNet-50 79.36 % and
 95.95 %. The article's command list speaks of four classifiers, its text and its log have three; the fourth here is
@@ -18,7 +18,6 @@ import functools
 import random
 import re
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +34,7 @@ from shared import cli, specs
 from shared.errors import UserError
 from shared.published import Published, load
 from shared.record import Record, aligned
-from shared.text import notice
+from shared.text import WIDTH, notice
 from shared.verdict import Measured, wilson
 
 if TYPE_CHECKING:
@@ -60,9 +59,10 @@ FOUR_OR_THREE = (
     "fourth. google/bit-50 is the fourth in the default run."
 )
 NO_DRAW = (
-    "random.Random(3).sample on the list sorted by file name cannot have given the printed rows: its closest pair of "
-    "the 499 places is 303 and 309, but n03028079_9481 and n03028079_9560 are two apart among all 3,925 file names; "
-    "numpy.random.default_rng(3).choice (places 42, 88, 89, 117, 290, 398, 399, 432) can have"
+    "random.Random(3).sample cannot have drawn the eight printed images from the list sorted by file name: of its 499 "
+    "places it draws none closer together than 303 and 309, but n03028079_9481 and n03028079_9560 stand two places "
+    "apart even in the list of all 3,925 images; numpy.random.default_rng(3).choice can have drawn them (it draws "
+    "places 42, 88, 89, 117, 290, 398, 399, 432)"
 )
 
 
@@ -76,16 +76,18 @@ class Config(cli.Common, cli.Images):
     )
     """[what] classifiers: hub names or folders, timm:<name>, wheel:<name>"""
     weights: Literal["auto", "model", "ema"] = "auto"
-    """of a checkpoint with both: the weights, or EMA weights (auto); for one model write `<name>#model` or `#ema`"""
+    """of a checkpoint that holds both: the weights as trained (model), or their moving average (ema; auto takes it);
+    for one model alone write `<name>#model` or `<name>#ema`"""
     data: str = "imagenette"
     """[data] imagenette, or images by class: a folder, zip or table of your own,
     <owner>/<name>[@revision][:configuration]"""
     split: str = ""
     """split to score (default: validation of imagenette; else test, validation or the only one)"""
     ways: tuple[Literal["own", "squash", "crop"], ...] = ("own", "squash", "crop")
-    """[protocol] how the images enter; the first one makes the headline"""
+    """[protocol] how an image becomes the network's input: own (the model's recipe), squash, crop; the first one gives
+    the main result"""
     gallery: Literal["eight", "all", "none"] = "eight"
-    """[output] eight: the drawn images with five guesses; all: also a contact sheet per class of what stayed wrong"""
+    """[output] eight: the drawn images with five guesses; all: also a sheet per class of what stayed wrong"""
     gallery_of: str = "google/vit-large-patch16-224"
     """whose images are drawn and shown; the first model where this one is not run"""
     seed: int = 3
@@ -221,9 +223,10 @@ def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes:
     from shared.features import SHARD
 
     chunk = 8 * SHARD  # images whose logits are in memory at once (8 MB); whole shards, so that the cache finds them
+    identities = {way: models.describe(classifier.spec, transform=way, head=True) for way in config.ways}
+    left = {(identity.preprocessing, which): len(s) for identity in identities.values() for which, s in enumerate(sets)}
     done: dict[tuple[str, int], Scores] = {}
-    for way in config.ways:
-        identity = models.describe(classifier.spec, transform=way, head=True)
+    for way, identity in identities.items():
         load = functools.partial(models.load_classifier, classifier.spec, classifier.choice, transform=way)
         source = features.Deferred(identity, load)  # the weights are read once for all sets, if at all
         for which, images in enumerate(sets):
@@ -233,7 +236,9 @@ def run(classifier: Classifier, config: Config, sets: Sequence[ImageSet], notes:
                 parts = []
                 for start in range(0, len(images), chunk):
                     part = images.subset(slice(start, start + chunk))
-                    logits = features.extract(source, part, classifier.choice, cache=config.cache, say=notes.append)
+                    left[key] -= len(part)
+                    how = {"cache": config.cache, "say": notes.append, "later": sum(left.values())}
+                    logits = features.extract(source, part, classifier.choice, **how)
                     parts.append(scoring.score(logits, subset[part.labels], subset))
                 if not parts:
                     raise UserError(f"data {images.name}: no image in split {images.split}; name another split")
@@ -252,18 +257,20 @@ def tell(record: Record, config: Config, classifiers: list[Classifier], sets: li
     title = "Imagenette" if imagenette else Path(images.name).name
     title += "" if images.split == "all" else f" {images.split}"
     record.section(
-        f"top-1 and top-5 accuracy over all {list_of(classifiers)} classes, on the {len(images):,} {title} pictures"
+        f"top-1 and top-5 accuracy over all {list_of(classifiers)} classes, on the {len(images):,} {title} pictures",
+        exact=True,
     )
     for c in classifiers:
         n = c.headline.counts
         record.say(
             f"  {c.name:12} top-1 {n.top1:.2f}%   top-5 {n.top5:.2f}%   "
-            f"top-1 wrong on {n.wrong} pictures, of which {n.forgiven} have the label in the top 5"
+            f"top-1 wrong on {n.wrong} pictures, of which {n.forgiven} have the label in the top 5",
+            exact=True,
         )
     # "Are those real errors? Here are eight of them": drawn from the images that top-5 forgives
     candidates = np.flatnonzero(shown.headline.scores.forgiven)
     drawn = scoring.draw(images.names, candidates, DRAWN, config.seed)
-    record.say("\n" + "\n".join(drawn_lines(shown, drawn, len(candidates), config.seed)))
+    record.say("\n" + "\n".join(drawn_lines(shown, drawn, len(candidates), config.seed)), exact=True)
     if config.gallery != "none" and drawn:
         title = f"{shown.name}: top-1 is not the label, but the top five contain it"
         note = f"{len(drawn)} of {len(candidates):,} such images (seed {config.seed})"
@@ -335,8 +342,10 @@ def tell_counts(record: Record, classifiers: list[Classifier], notes: list[str],
         n, ties = c.headline.counts, int(c.headline.scores.tied.sum())
         lines.append(
             f"  {c.name:20} {n.right:,} right + {n.forgiven:,} wrong with the label in the top {scoring.TOP} + "
-            f"{n.rest:,} rest = {n.images:,} images; equal logits decided by index on {ties}"
+            f"{n.rest:,} rest = {n.images:,} images"
         )
+        if ties:
+            lines.append(f"  {'':20} equal logits on {ties:,}: the class with the lower number goes first")
         numbers = (n.wrong, n.forgiven, n.rest, ties)
         rows.append([c.name, f"{n.top1:.2f}%", f"{n.top5:.2f}%", *(f"{number:,}" for number in numbers)])
     record.say_table(f"Top-1 and top-5 over {classifiers[0].identity.dim:,} classes", columns, rows, lines=lines)
@@ -353,7 +362,7 @@ def tell_counts(record: Record, classifiers: list[Classifier], notes: list[str],
             record.say(f"  stand-in model: {c.name}: {c.identity.stand_in}")
     if imagenette:
         for text in (FOUR_OR_THREE, f"Its eight images: {NO_DRAW}."):
-            record.say(textwrap.indent(textwrap.fill(text, 116, break_on_hyphens=False), "  "))
+            record.say(f"  {text}")
 
 
 def tell_images(record: Record, sets: Sequence[ImageSet]) -> None:
@@ -411,7 +420,7 @@ def share(successes: int, n: int) -> str:
 
 
 def tell_classes(record: Record, classifiers: list[Classifier]) -> None:
-    """A row a class: three accuracies and the most frequent confusions."""
+    """A row per class: three accuracies and the most frequent confusions."""
     k = len(classifiers[0].subset)
     record.section("class by class")
     record.say(f"  of {k}: the best among the data set's {k} classes only. Last: the most frequent wrong top-1.")
@@ -419,7 +428,7 @@ def tell_classes(record: Record, classifiers: list[Classifier]) -> None:
     for c in classifiers:
         rows, right = class_rows(c.classes), c.headline.scores.right_of_subset
         record.say(f"\n  {c.name}: top-1 of {k} classes: {share(int(right.sum()), len(right))}")
-        lines = [f"  {line}" for line in aligned(columns, rows, left=(0, 5))]
+        lines = [f"  {line}" for line in aligned(columns, rows, left=(0, 5), width=WIDTH - 2)]
         record.say_table(f"{c.name}, class by class", columns, rows, lines=lines)
 
 
@@ -448,7 +457,9 @@ def tell_ways(record: Record, classifiers: list[Classifier]) -> None:
             percents = f"{w.counts.top1:.2f}%", f"{w.counts.top5:.2f}%"
             rows.append([c.name, f"{w.images.split}, {len(w.images):,}", w.name, *percents, w.preprocessing])
     columns = ["model", "images", "way", "top-1", "top-5", "preprocessing"]
-    record.say_table("How the stored images enter", columns, rows, left=(0, 1, 2, 5))
+    lines = aligned(columns[:-1], [row[:-1] for row in rows], left=(0, 1, 2))
+    lines += dict.fromkeys(f"  {c.name}, {w.name}: {w.preprocessing}" for c in classifiers for w in c.ways)
+    record.say_table("How the stored images enter", columns, rows, lines=lines)
 
 
 def tell_article_images(record: Record, config: Config, shown: Classifier, published: Published) -> None:

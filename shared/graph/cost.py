@@ -1,7 +1,7 @@
 """What a model needs: memory for training and inference, which GPUs hold it, and what a training run costs.
 
 All of it is arithmetic on the measured model under `Assumptions`; every one of them can be printed and overridden.
-Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 operations a second).
+Units: bytes, seconds, dollars; GB and TFLOPS are decimal (10^9 bytes, 10^12 operations per second).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any
+
+import msgspec
 
 from shared.errors import UserError
 from shared.graph.measure import Model
@@ -28,21 +30,23 @@ def _assumed(default: Any, words: str) -> Any:
 class Assumptions:
     """What is assumed of the training run and its machine. The defaults are one NVIDIA A10G at 35 % of its peak."""
 
-    price_hour: float = _assumed(1.10, "dollars for one GPU and hour")
-    tflops: float = _assumed(70.0, "peak of the GPU, 10^12 operations a second")
-    utilisation: float = _assumed(0.35, "share of the peak that training reaches")
-    bandwidth_gb: float = _assumed(600.0, "memory bandwidth, 10^9 bytes a second")
-    bandwidth_share: float = _assumed(0.8, "share of the bandwidth that is reached")
-    samples: int = _assumed(50_000, "training samples an epoch")
+    price_hour: float = _assumed(1.10, "dollars per hour for one GPU")
+    tflops: float = _assumed(70.0, "peak of the GPU, 10^12 operations per second")
+    utilisation: float = _assumed(0.35, "share of the GPU's peak that training reaches (0.35: 35 %)")
+    bandwidth_gb: float = _assumed(600.0, "memory bandwidth, 10^9 bytes per second")
+    bandwidth_share: float = _assumed(0.8, "share of the memory bandwidth that training reaches")
+    samples: int = _assumed(50_000, "training samples per epoch")
     epochs: int = _assumed(10, "epochs of training")
-    batch: int = _assumed(32, "samples a step")
-    step_overhead_s: float = _assumed(0.005, "seconds a step for everything that is not arithmetic")
-    startup_s: float = _assumed(60.0, "seconds before the first step")
-    value_bytes: int = _assumed(4, "bytes of a weight, a gradient, each of Adam's two moments and an activation")
-    traffic_bytes: int = _assumed(32, "bytes a parameter that a step moves: Adam's four values, read and written")
-    reserved_gb: float = _assumed(0.5, "GB that the GPU's context and libraries take")
-    factor: float = _assumed(1.0, "training memory is multiplied by this")
-    idle_floor: bool = _assumed(False, "a step costs at least one multiply-accumulate for each parameter")
+    batch: int = _assumed(32, "samples per step")
+    step_overhead_s: float = _assumed(0.005, "further seconds per step, for everything but arithmetic and memory")
+    startup_s: float = _assumed(60.0, "seconds before the first step of a training run")
+    value_bytes: int = _assumed(4, "bytes per stored number: weight, gradient, each of Adam's two moments, activation")
+    traffic_bytes: int = _assumed(
+        32, "bytes that a step moves per parameter: Adam reads and writes four values of 4 bytes"
+    )
+    reserved_gb: float = _assumed(0.5, "GB of the GPU that are taken before a model is on it")
+    factor: float = _assumed(1.0, "the training memory is multiplied by this, to be on the safe side")
+    idle_floor: bool = _assumed(False, "count at least as many multiply-accumulates as the model has parameters")
 
     def __post_init__(self) -> None:
         for one in fields(Assumptions):  # a command's configuration has further fields
@@ -162,9 +166,9 @@ def _batch(room: float, per_sample: int) -> int | None:
     return int(room // per_sample) if per_sample else None
 
 
-@dataclass(frozen=True)
-class TrainCost:
-    """A training run: seconds and dollars, with the two candidates for what limits a step."""
+class TrainCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A training run in seconds and dollars. A step takes as long as its arithmetic (`compute_s`) or as moving its
+    numbers through memory (`traffic_s`), whichever is longer."""
 
     steps: int
     compute_s: float

@@ -31,7 +31,8 @@ class Layer:
     """One layer in topological order. Counts are for one declared input; None means that they are not known.
 
     parameters  trained numbers, each counted once (0 where another layer owns the weights)
-    row         the parameters that a table of single layers prints (a convention may print less than it counts)
+    row         the parameters that a table shows beside this layer; the comparison pages show 0 where a setting is
+                missing, though their total counts the layer
     macs        multiply-accumulates of one forward pass
     kept        numbers kept for the backward pass
     active      parameters that work on one token, where those are not all (experts)

@@ -39,7 +39,7 @@ GROUP_NORM = "a ResNet with group norms loses too much in bfloat16"
 class Identity:
     """Everything that identifies a model's numbers, before its weights are read.
 
-    spec: in its shortest spelling. kind: "hf", "timm" or "wheel". dim: numbers an image (features, or logits).
+    spec: in its shortest spelling. kind: "hf", "timm" or "wheel". dim: numbers per image (features, or logits).
     weights_sha256: of the weight file; of the list of the files' sha256 where there are several. stand_in: why a
     verdict must not compare it with a published number, or None. float32_because: see `computed_in`. label_wnids,
     label_names: one a column of a classifier, see `labels.match`. notes: what was assumed or left unread, for the log.

@@ -1,7 +1,7 @@
 """Build the report: one self-contained page from every result below the results folder (a few seconds, no network).
 
-python -m shared.report                         writes results/report/index.html
-python -m shared.report --results results/demo  of another folder, into <that folder>/report/index.html
+    python -m shared.report                            writes results/report/index.html
+    python -m shared.report --results results/demo     of another folder, into report/index.html below it
 
 Also writes <results>/<paper>/report.md: the same tables in Markdown, to paste into an issue or a paper.
 """

@@ -231,7 +231,7 @@ class Contents:
 
     @property
     def problems(self) -> list[str]:
-        """What cannot be read, shown or counted, a line a file."""
+        """What cannot be read, shown or counted, a line per file."""
         shown = [e.problem for e in self.experiments if e.problem and f"{e.paper}/{e.name}" in self.summary.results]
         return [*self.summary.problems, *(paper.problem for paper in self.papers if paper.problem), *shown]
 

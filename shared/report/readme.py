@@ -1,4 +1,6 @@
-"""Renew README's counts, its table of results and every report.md from results/: `python -m shared.report.readme`.
+"""Renew README's counts, its table of results and every report.md from results/.
+
+    python -m shared.report.readme
 
 A test holds them together with the recorded results, and with what `make check` and the page say.
 """
@@ -7,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
+from shared import cli
 from shared.check import Summary, coverage_lines, summarise
 from shared.paths import ROOT, atomic_write
 from shared.published import KINDS
@@ -35,7 +39,7 @@ def counts_table(summary: Summary) -> str:
 
 
 def table(root: Path = ROOT) -> str:
-    """One row a result, in the papers' reading order; results that no paper.toml names come last."""
+    """One row per result, in the papers' reading order; results that no paper.toml names come last."""
     rows = []
     for paper in read_papers(root / "papers"):
         files = {path.stem: path for path in sorted((root / "results" / paper.name).glob("*.json"))}
@@ -47,7 +51,12 @@ def table(root: Path = ROOT) -> str:
     return HEAD + "".join(rows)
 
 
-def main() -> None:
+@dataclass
+class Config:
+    """It has no options."""
+
+
+def main(config: Config) -> None:
     markdown.write(collect(ROOT / "results", ROOT / "results" / "report" / "index.html"), ROOT / "results")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -57,4 +66,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main, Config)

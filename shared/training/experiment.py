@@ -20,6 +20,7 @@ import torch
 from shared import paths
 from shared.device import Choice, choose, rank_and_world, require_compiler
 from shared.errors import UserError
+from shared.progress import duration
 from shared.text import notice
 from shared.training import runs
 from shared.training.runs import Curve, RunFiles, Variant
@@ -102,7 +103,7 @@ class Experiment(Generic[R]):
     def train_all(self, show_estimate: bool) -> tuple[list[R], dict[R, str]]:
         """Train what is not done. Returns the runs that were done before, and the runs that failed, with the reason.
 
-        Progress goes to the terminal's stderr. After a loss that is no number the others go on where it is a result,
+        How far it is goes to stderr. After a loss that is no number the others go on where it is a result,
         see `may_fail`.
         """
         before, failed = [], {}
@@ -115,9 +116,13 @@ class Experiment(Generic[R]):
                     f"{self.until or self.recipe.steps:,} steps{f' on {world} ranks' * (world > 1)} "
                     f"({TIMED_STEPS} steps timed); stop at any time, the same command goes on"
                 )
-            for run in todo[rank::world]:
+            own = todo[rank::world]
+            for at, run in enumerate(own, 1):
+                which = {"lead": f"run {todo.index(run) + 1} of {len(todo)}"}
+                # of every step's cost this run's is known: the networks of one experiment cost about the same
+                which["later"] = (len(own) - at) * (self.until or self.recipe.steps)
                 try:
-                    train(self.trainer(run), self.folder, self.until)
+                    train(self.trainer(run), self.folder, self.until, **which)
                 except NotFinite as error:
                     if not self.may_fail(run):
                         raise
@@ -167,13 +172,6 @@ def arithmetic(variant: str, device: str, *, training: bool) -> tuple[Choice, Va
         compiled, why = "", "not compiled: on MPS"
     bf16 = choice.dtype is torch.bfloat16
     return replace(choice, reason=f"{choice.reason}; {why}"), f"{'bf16' if bf16 else 'float32'}{compiled}"
-
-
-def duration(seconds: float) -> str:
-    """ "45 seconds", "12 minutes", "3.4 hours"."""
-    if seconds < 120:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 @contextlib.contextmanager

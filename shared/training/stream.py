@@ -42,7 +42,7 @@ def balanced(labels: np.ndarray, count: int, draw: list[int], what: str, names: 
         members = rng.permutation(np.flatnonzero(labels == label))
         if len(members) < count // classes:
             raise UserError(
-                f"{what} {count}: {count // classes} images a class are asked for, class "
+                f"{what} {count}: {count // classes} images per class are asked for, class "
                 f"{names[label] if names else label} has {len(members)}; choose a smaller number"
             )
         chosen.append(members[: count // classes])
@@ -90,7 +90,7 @@ class Augmentation:
 
 
 def draw_augmentation(step: int, batch: int, seed: int, pad: int) -> Augmentation:
-    """Step `step`'s crops and flips, one an image, on the CPU."""
+    """Step `step`'s crops and flips, one per image, on the CPU."""
     rng = np.random.default_rng([seed, AUGMENT, step])
     top, left = rng.integers(0, 2 * pad + 1, size=(2, batch))
     return Augmentation(torch.from_numpy(top), torch.from_numpy(left), torch.from_numpy(rng.random(batch) < 0.5))

@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Protocol
 import torch
 import torch.nn.functional as F
 from torch import nn
-from tqdm import tqdm
 
 from shared import paths
 from shared.errors import UserError
+from shared.progress import Progress
 from shared.provenance import git_state, machine
 from shared.training import runs, stream
 from shared.training.runs import Curve, RunFiles
 from shared.training.stream import Arrays, Augmentation, TrainingData
 
-# Images a forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
+# Images per forward pass in evaluation: as many as an accelerator is kept busy by; on a CPU as many as leave the
 # activations in memory that the allocator has at hand (ViT 1.4x, ResNet 1.6x quicker than 500 a pass on two cores).
 CPU_EVALUATION_BATCH, EVALUATION_BATCH = 125, 1000
 MAGIC = b"scratch1"  # a checkpoint starts with it; then sha256 of the rest, then torch.save's bytes
@@ -177,18 +177,18 @@ class Trainer:
 
 
 def _over_pixels(values: tuple[float, ...] | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """One number a channel, or float32 [3, S, S], as what broadcasts over [B, 3, S, S]."""
+    """One number per channel, or float32 [3, S, S], as what broadcasts over [B, 3, S, S]."""
     constants = torch.as_tensor(values, dtype=torch.float32, device=device)
     return constants.view(-1, 1, 1) if constants.ndim == 1 else constants
 
 
-def train(trainer: Trainer, folder: Path, until: int | None = None) -> Curve:
-    """Train to the end under a progress bar, from the checkpoint if there is one; returns (and leaves in `folder`)
-    the run's curve.
+def train(trainer: Trainer, folder: Path, until: int | None = None, *, lead: str = "", later: int = 0) -> Curve:
+    """Train to the end, from the checkpoint if there is one; returns (and leaves in `folder`) the run's curve.
 
     A finished run of the same identity is read, not repeated. `until`: stop at this step, one with a score; the run
-    stays unfinished and can be gone on with. Raises UserError for files that are damaged or belong to another
-    configuration, NotFinite when the loss is no longer a number.
+    stays unfinished and can be gone on with. lead, later: as of `Progress`, which run this is and the steps of the runs
+    after it. Raises UserError for files that are damaged or belong to another configuration, NotFinite when the loss is
+    no longer a number.
     """
     run, recipe, who = trainer.run, trainer.recipe, trainer.identity()
     path, note, checkpoint = run.curve_file(folder), run.machine_file(folder), run.checkpoint_file(folder)
@@ -216,7 +216,7 @@ def train(trainer: Trainer, folder: Path, until: int | None = None) -> Curve:
     # a wait for the device at every step costs time there; a CPU has computed the loss when `step` returns
     fetch_every = 1 if trainer.device.type == "cpu" else 25
     last, shown = until or recipe.steps, {}
-    with tqdm(total=last, initial=first, desc=run.title, unit="step", disable=None, leave=False) as bar:
+    with Progress(run.title, last, "step", done=first, later=later, lead=lead) as progress:
         while trainer.done < last:
             trainer.step()
             validates = recipe.validates(trainer.done)
@@ -232,8 +232,7 @@ def train(trainer: Trainer, folder: Path, until: int | None = None) -> Curve:
                 save_checkpoint(checkpoint, {"identity": who, **trainer.state()})
                 saved = trainer.done
                 save(trainer.curve(who, complete=False))
-            bar.set_postfix(shown, refresh=False)
-            bar.update(trainer.done - bar.n)
+            progress.step(trainer.done - progress.done, **shown)
     if trainer.done < recipe.steps:
         return trainer.curve(who, complete=False)
     result = save(trainer.curve(who, complete=True))

@@ -119,7 +119,7 @@ def test_help_has_the_description_the_texts_below_the_fields_and_the_defaults(ca
         cli.parse(Positional, ["--help"], doc="Reaches 50 % of it.")
     out = " ".join(capsys.readouterr().out.split())
     assert exit.value.code == 0 and "[left] [options] Reaches 50 % of it." in out
-    assert "left what to look at" in out and "--loud, --no-loud 100 % of it is said (default: True)" in out
+    assert "left what to look at" in out and "--loud, --no-loud 100 % of it is said (default: on)" in out
     assert "--shots [INT ...] (default: 1 2)" in out and "--mode {a,b}" in out
     assert out.index("what:") < out.index("--config") < out.index("output:") < out.index("--results")
     assert "False)" not in out and "None)" not in out and "[what]" not in out

@@ -18,7 +18,7 @@ def override(words: str, type: str, rows: bool = False, **formulas: object) -> d
 POSITIONS = override("learned positions are counted as 0", "positionalEncoding", parameters=0)
 PRODUCT = override("one product is left out", "multiHeadAttention", products=1)
 BIASES = override("the biases of this attention type are left out", "causalAttention", bias=False)
-NORMS = override("two operations a value", "layerNorm", macs="2 * prod(x)")
+NORMS = override("two operations per value", "layerNorm", macs="2 * prod(x)")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ NORMS = override("two operations a value", "layerNorm", macs="2 * prod(x)")
         (BIASES, [("causalAttention", {"embedDim": 8, "numHeads": 2})], [1, 4, 8],
          "parameters", "the biases of this attention type are left out"),
         ({"declared_rows": True}, [("linear", {"outFeatures": 3})], [1, 8], "row", "its own settings alone"),
-        (NORMS, [("layerNorm", {})], [1, 8], "macs", "two operations a value"),
+        (NORMS, [("layerNorm", {})], [1, 8], "macs", "two operations per value"),
         ({"tied": False}, [("embedding", {"vocabSize": 9, "embeddingDim": 8}),
                            ("linear", {"inFeatures": 8, "outFeatures": 9, "tied": True})], [1, 4],
          "parameters", "declares tied"),

@@ -43,7 +43,7 @@ def images(count: int, first: int = 0, with_bytes: bool = True) -> pa.Array:
 
 
 def write(file: Path, **columns: pa.Array | list) -> Path:
-    """A parquet file; without `image` it gets one image a row."""
+    """A parquet file; without `image` it gets one image per row."""
     count = len(next(iter(columns.values())))
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"image": images(count, 100 * len(file.stem)), **columns}), file)
@@ -142,7 +142,7 @@ def test_labels_of_every_kind(values: pa.Array, labels: list[int], ids: list[str
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (pa.array([[1, 2], [3]]), "holds lists, several labels an image"),
+        (pa.array([[1, 2], [3]]), "holds lists, several labels per image"),
         (pa.array([0.5, 1.0]), r"numbers such as 0\.5, no classes"),
         (pa.array([{"a": 1}]), "is struct<a: int64>, no classes"),
         (pa.array([0], pa.timestamp("s")), r"is timestamp\[s\], no classes"),

@@ -17,7 +17,8 @@ from shared.data import load_images
 from shared.errors import UserError
 from shared.provenance import git_state
 from shared.published import Number, Published
-from shared.record import TIME_FIELDS, Record
+from shared.record import TIME_FIELDS, Record, aligned
+from shared.text import WIDTH
 from shared.verdict import Measured, judge
 
 
@@ -295,6 +296,45 @@ def test_a_table_is_said_and_kept_with_one_call(tmp_path):
     assert [t["rows"] for t in data["tables"]] == [[["a", 1, "long reason"], ["bcd", None, "x"]], [["1"]]]
 
 
+def test_a_log_fits_its_columns_but_for_what_has_a_publications_form(tmp_path):
+    long = " ".join(["word"] * 60)
+    with Record("toy", "wide", results=tmp_path, quiet=True) as record:
+        record.say(f"  {long}")
+        record.section(long)
+        record.answer(long)
+        wide = [n for n, line in enumerate(record.lines) if len(line) > WIDTH]
+        record.say(long, exact=True)
+    assert not wide and record.lines[-1] == long
+
+
+def test_a_reason_that_many_numbers_share_is_said_once(tmp_path):
+    with Record("toy", "shared", results=tmp_path, quiet=True) as record:
+        for id in "abc":
+            record.judge(Number(id, "1.0", source="toy/t"), 2.0, stand_in="digits in place of photographs")
+        record.print_verdicts()
+    told = "\n".join(record.lines)
+    assert told.count("digits in place of photographs") == 1
+    assert "  3 not comparable: digits in place of photographs" in record.lines
+    assert "    b: published 1.0, measured 2.00, difference +1.00" in record.lines
+
+
+def test_a_wide_table_takes_more_lines_and_loses_nothing(tmp_path):
+    names = ["model.encoder.layers.11.attention.outputProjection", "a short one"]
+    columns = ["the layer's whole name", "output", "what it does, in words", "top-1 error", "parameters"]
+    rows = [
+        [name, "1 × 3 × 224 × 224", "it mixes " + "tokens " * n, "12.5", "1,234,567"] for n, name in enumerate(names, 9)
+    ]
+    lines = aligned(columns, rows, left=(0, 1, 2))
+    assert max(map(len, lines)) <= WIDTH
+    text = "".join("".join(lines).split())
+    assert sum(line.count("1 × 3 × 224 × 224") for line in lines) == len(rows)
+    assert text.count("tokens") == 19 and text.count("1,234,567") == 2
+    first = [line[2:].split("  ")[0] for line in lines]  # a long name goes on below itself
+    assert names[0] in "".join(part.strip() for part in first)
+    narrow = aligned(["a", "b"], [["x", 1], [None, 22]])
+    assert narrow == ["  a   b", "  x   1", "     22"]
+
+
 def test_every_published_number_gets_one_verdict(tmp_path):
     numbers = {id: Number(id, "50.0", unit="%", source="toy/t", n=5) for id in ("a", "b", "c", "d")}
     published = Published("toy", "t", "somewhere", numbers)
@@ -386,7 +426,8 @@ def test_evidence_with_more_parts_is_kept_and_the_smaller_run_goes_beside_it(tmp
     part = Record.load(tmp_path / "toy" / "run-part.json")
     assert part["experiment"] == "run-part" and len(part["verdicts"]) == len([id for id in less if id != "figure"])
     said = f"{whole} is kept: it has {says} that this run has not"
-    assert said in capsys.readouterr().out and said in (tmp_path / "toy" / "run-part.log").read_text(encoding="utf-8")
+    log = (tmp_path / "toy" / "run-part.log").read_text(encoding="utf-8")
+    assert all(said in " ".join(text.split()) for text in (capsys.readouterr().out, log))
     write(more | {"n": 9.0})  # other numbers, no fewer: replaced
     assert json.loads(whole.read_text(encoding="utf-8"))["verdicts"][0]["verdict"] == "differs"
 

@@ -1,14 +1,16 @@
-"""Nothing from a file or a name commands a terminal."""
+"""Nothing from a file or a name commands a terminal; lines fit a screen; verdicts have their colour there."""
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
 from shared.errors import UserError
 from shared.record import Record, require_plain
-from shared.text import notice, printable, quoted, say
+from shared.text import COLOURS, WIDTH, coloured, folded, notice, printable, quoted, say
+from shared.verdict import VERDICTS
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,68 @@ def test_other_ways_to_the_screen(capsys):
     for name in ("a\nb", "\x1b[2J", "a\u202eb", "x" * 300):
         with pytest.raises(UserError, match="--experiment"):
             require_plain(name)
+
+
+@pytest.mark.parametrize("indent", ["", "  ", "      "])
+def test_a_long_line_is_broken_at_blanks_and_loses_nothing(indent):
+    words = [f"{'x' * (n % 23)}{n}" for n in range(60)]
+    line = indent + "  ".join(words)
+    lines = folded(line).split("\n")
+    assert len(lines) > 5 and max(map(len, lines)) <= WIDTH and lines[0].startswith(indent + words[0])
+    assert all(one.startswith(indent + "  ") for one in lines[1:])
+    assert " ".join(lines).split() == words
+
+
+def test_what_cannot_be_broken_or_need_not_be_stays():
+    path = "/a" * 100
+    assert path in folded(f"  see {path} for more").split() and folded("a" * WIDTH) == "a" * WIDTH
+    assert folded("one\n\n  two ") == "one\n\n  two "
+
+
+def test_every_verdict_has_a_colour():
+    assert set(VERDICTS) < set(COLOURS)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x: published 1, measured 2: differs (why)", ["differs"]),
+        (
+            "  12 equal, 3 agrees, 0 differs, 1,016 not comparable, 5 not run",
+            ["equal", "agrees", "not comparable", "not run"],
+        ),
+        ("x: published 1, measured 1.1, tolerance 0.2 (rounding 0.1):\n    agrees", ["agrees"]),
+        ("  5 not run: no GPU", ["not run"]),
+        ("  verdict    undecided", ["undecided"]),
+        ("18 quantities in both, 13 not equal; equal logits; what differs:", []),
+    ],
+)
+def test_verdicts_are_coloured_and_other_words_are_not(text, words):
+    shown = coloured(text)
+    assert [part.partition("m")[2] for part in shown.split("\x1b[")[1:] if not part.startswith("0m")] == words
+    for code in (*COLOURS.values(), 0):
+        shown = shown.replace(f"\x1b[{code}m", "")
+    assert shown == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "in_colour"), [("TERM", "xterm", True), ("TERM", "dumb", False), ("NO_COLOR", "1", False)]
+)
+def test_colours_are_a_terminals_own_and_can_be_refused(name, value, in_colour, monkeypatch, tmp_path):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    screen, file = Terminal(), io.StringIO()
+    say("x: differs", screen)
+    say("x: differs", file)
+    assert ("\x1b[31mdiffers" in screen.getvalue()) is in_colour and file.getvalue() == "x: differs\n"
+    monkeypatch.setattr("sys.stdout", screen)
+    with Record("toy", "x", results=tmp_path) as record:
+        record.say("y: differs")
+    for path in (tmp_path / "toy").iterdir():
+        assert "\x1b" not in path.read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ def test_validation_and_held_out_share_nothing() -> None:
     ("call", "message"),
     [
         (lambda: data.nested_subset(LABELS, 55, 0), "size 55 does not divide into 10 classes"),
-        (lambda: data.nested_subset(LABELS, 610, 0), "61 images a class are asked for, class 0 has 60"),
+        (lambda: data.nested_subset(LABELS, 610, 0), "61 images per class are asked for, class 0 has 60"),
         (lambda: data.split_test(LABELS, 25), "--validation 25 does not divide"),
         (lambda: data.split_test(LABELS, 600), "leaves none of 600"),
     ],

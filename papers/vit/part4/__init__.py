@@ -1,1 +1,1 @@
-"""What the scripts of part 4 stand on, one file a subject."""
+"""What the scripts of part 4 stand on, one file per subject."""

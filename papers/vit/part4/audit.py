@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from papers.vit.part4.cells import BIT, H14, L16, RELEASED, TABLE5_CELL, error_cut, mean, spread, value
 from shared.errors import UserError
 from shared.published import Number, Published
-from shared.record import Record
+from shared.record import Record, aligned
 from shared.verdict import DIFFERS, EQUAL, Measured
 
 DATASETS = ("ImageNet", "ImageNet ReaL", "CIFAR-10", "CIFAR-100", "Oxford-IIIT Pets", "Oxford Flowers-102")
@@ -104,23 +104,19 @@ def contradictions(record: Record) -> list[dict[str, str]]:
     return found
 
 
-# Which gaps of Table 2 are more than the luck of three fine-tuning runs a side? -------------------------------------
+# Which gaps of Table 2 are more than the luck of three fine-tuning runs per side? -------------------------------------
 
 
 def noise(record: Record, tables: dict[str, Published]) -> list[dict]:
-    """Table 2's gaps with Welch's t, three runs a side, beside the article's rule (gap in units of the larger std)."""
+    """Table 2's gaps with Welch's t, three runs per side, and the article's rule (gap in units of the larger std)."""
     record.section("noise: gaps of Table 2 against the standard error of two means of three runs (Welch)")
     record.say(
-        "  luck of fine-tuning only: each model was pre-trained once, and the test set's own error is not in it;\n"
+        "  luck of fine-tuning only: each model was pre-trained once, and the test set's error is not in it;\n"
         "  p with the range that the rounding of the printed means and deviations leaves open"
     )
     rows = []
     for ours in (L16, H14):
-        record.say(
-            f"  {ours} against {BIT}\n"
-            f"    {'dataset':<20}{'gap':>7}{'s.e.':>8}{'t':>7}{'dof':>6}{'p':>8}  {'(range)':<20}different at 5 %?   "
-            "article's rule       error cut, 95 % interval"
-        )
+        record.say(f"\n  {ours} against {BIT}")
         of_model = [
             {"model": ours, "dataset": dataset, **compare(cells[ours], cells[BIT])}
             for dataset, cells in tables["table2"].rows.items()
@@ -139,11 +135,14 @@ def noise(record: Record, tables: dict[str, Published]) -> list[dict]:
                 "different at 5 %?",
             ],
             [_noise_cells(row) for row in of_model],
-            lines=[_noise_line(row) for row in of_model],
-            note="Three fine-tuning runs a side; one pre-training each, and the test set's own error is not in it.",
+            left=(0, 7),
+            note="Three fine-tuning runs per side; one pre-training each, and the test set's own error is not in it.",
             group="Welch",
         )
-        record.say(f"    different at the 5 % level: {called} of {len(of_model)} rows")
+        record.say(f"  different at the 5 % level: {called} of {len(of_model)} rows")
+        record.say(f"\n  the same gaps by the article's rule, and the share of {BIT}'s errors that is gone")
+        columns = ["dataset", "gap in larger std", "fewer errors", "95 % interval"]
+        record.say("\n".join(aligned(columns, [_cut_cells(row) for row in of_model])))
         rows += of_model
     return rows
 
@@ -160,21 +159,14 @@ def _noise_cells(row: dict) -> list[str | None]:
     return [*head, *tested, DIFFERENT[row["different"]]]
 
 
-def _noise_line(row: dict) -> str:
+def _cut_cells(row: dict) -> list[str | None]:
     def percent(share: float) -> str:
         return f"{round(100 * share) + 0:d}%" if math.isfinite(share) else "-"
 
-    head = f"    {row['dataset']:<20}{row['gap']:>+7.2f}"
     if row["p"] is None:
-        why = "cannot tell: no deviation printed"
-        return f"{head}{'-':>8}{'-':>7}{'-':>6}{'-':>8}  {'':<20}{why:<41}{percent(row['cut'])}, no interval"
-    low, high = row["p_range"]
-    word = DIFFERENT[row["different"]]
-    return (
-        f"{head}{row['se']:>8.3f}{row['t'] + 0.0:>7.1f}{row['dof']:>6.1f}{row['p']:>8.4f}"
-        f"  {f'({low:.4f} to {high:.4f})':<20}{word:<19}{row['in_std']:>4.1f} larger std      "
-        f"{percent(row['cut'])} ({percent(row['cut_low'])} to {percent(row['cut_high'])})"
-    )
+        return [row["dataset"], None, percent(row["cut"]), None]
+    interval = f"{percent(row['cut_low'])} to {percent(row['cut_high'])}"
+    return [row["dataset"], f"{row['in_std']:.1f}", percent(row["cut"]), interval]
 
 
 def compare(a: Number, b: Number) -> dict:
@@ -224,7 +216,7 @@ def fieller(e1: float, e2: float, v1: float, v2: float, dof: float) -> tuple[flo
 
 
 def frontier(points: Points) -> Points:
-    """The points that no cheaper point beats, by rising compute."""
+    """The Pareto front, by rising compute: the points that no cheaper one beats."""
     best: Points = []
     for compute, accuracy in sorted(points):
         if not best or accuracy > best[-1][1]:
@@ -254,22 +246,21 @@ def compute_claim(record: Record, tables: dict[str, Published]) -> list[dict]:
     }
     record.section("Section 4.4, Table 6: does a ViT need 2 to 4 times less compute for the same accuracy?")
     record.say(
-        "  least compute at equal accuracy, between the models of each family that no cheaper one beats, linear in\n"
-        "  log(exaFLOPs); ratio = the other family's compute / ViT's, over the accuracies that both families reach"
+        "  least compute at equal accuracy on each family's Pareto front, linear in log(exaFLOPs);\n"
+        "  ratio = the other family's compute / ViT's, over the accuracies that both families reach"
     )
     results: list[dict] = []
     for other in ("ResNet", "hybrid"):
-        lines = [f"  {other} against ViT"]
         for name, by_row in scores.items():
             vit, rival = (frontier([(cost[r], a) for r, a in by_row.items() if family[r] == f]) for f in ("ViT", other))
             results.append({"other": other, "data": name, **compute_ratio(vit, rival)})
-            lines.append(f"    {name:<20} {_compute_line(results[-1])}")
+        record.say(f"\n  {other} against ViT")
         record.say_table(
             f"2 to 4 times less compute? {other} against ViT, by data set",
             ["data set", "accuracies that both reach, %", f"{other}'s compute / ViT's", "median", "in words"],
             [_compute_cells(row) for row in results if row["other"] == other],
-            lines=lines,
-            note="Least compute at equal accuracy, between the models that no cheaper one of a family beats (Table 6).",
+            left=(0, 4),
+            note="Least compute at equal accuracy, on the Pareto front of each family's models (Table 6).",
             group="compute",
         )
     return results
@@ -306,17 +297,6 @@ def compute_ratio(vit: Points, rival: Points) -> dict:
     return row | {"inside_2_4": share(math.log(2), math.log(4)), "rival_cheaper": share(-math.inf, -1e-12)}
 
 
-def _compute_line(row: dict) -> str:
-    other = row["other"]
-    if not row["overlap"]:
-        (v0, v1), (r0, r1) = row["vit"], row["rival"]
-        return f"no common range: ViT {v0:.2f} to {v1:.2f} % and {other} {r0:.2f} to {r1:.2f} %"
-    return (
-        f"{row['low']:5.2f} to {row['high']:5.2f} %   ratio {row['min']:4.2f} to {row['max']:4.2f}, "
-        f"median {row['median']:4.2f}   {_compute_words(row)}"
-    )
-
-
 def _compute_words(row: dict) -> str:
     """How the claim fares on the range that both families reach."""
     words, other = [], row["other"]
@@ -331,7 +311,9 @@ def _compute_words(row: dict) -> str:
 
 def _compute_cells(row: dict) -> list[str | None]:
     if not row["overlap"]:
-        return [row["data"], None, None, None, _compute_line(row)]
+        (v0, v1), (r0, r1) = row["vit"], row["rival"]
+        none = f"no common range: ViT {v0:.2f} to {v1:.2f} % and {row['other']} {r0:.2f} to {r1:.2f} %"
+        return [row["data"], None, None, None, none]
     ratios = f"{row['min']:.2f} to {row['max']:.2f}", f"{row['median']:.2f}"
     return [row["data"], f"{row['low']:.2f} to {row['high']:.2f}", *ratios, _compute_words(row)]
 
@@ -347,7 +329,7 @@ def rounding(record: Record, tables: dict[str, Published]) -> list[dict]:
     checks += [(f"Table 9 {c}", table9[f"mean/{c}"], table9.column(c)) for c in table9.columns]
     vtab = table2.rows["VTAB (19 tasks)"]
     checks += [(f"Table 2 VTAB {c} from Table 9", vtab[c], table9.column(c)) for c in RELEASED]
-    results = []
+    results, rows = [], []
     for what, printed, cells in checks:
         ours = mean([value(cell) for cell in cells.values()])
         slack = mean([cell.half_unit for cell in cells.values()])
@@ -356,7 +338,9 @@ def rounding(record: Record, tables: dict[str, Published]) -> list[dict]:
         word = f"possible: the true mean lies in {ours - slack:.3f} to {ours + slack:.3f}" if possible else "impossible"
         word = "equal" if verdict.verdict == EQUAL else word
         results.append({"what": what, "printed": printed.printed, "mean": ours, "slack": slack, "possible": possible})
-        record.say(f"  {what:<42} printed {printed.printed:>6}   mean of the printed values {ours:.3f}   {word}")
+        rows.append([what, printed.printed, f"{ours:.3f}", word])
+    columns = ["printed mean", "printed", "mean of values", "result"]
+    record.say("\n".join(aligned(columns, rows, left=(0, 3))))
     return results
 
 
@@ -388,17 +372,15 @@ def count(row: dict, patch: int) -> dict[str, int]:
 def table1(record: Record, tables: dict[str, Published]) -> list[dict]:
     """Counts beside the printed millions; judged is the encoder with pre-logits at the smallest patch size."""
     record.section("Table 1: parameters counted from the configurations (meta device, 224 px)")
-    heads = f"{'encoder':>14}{'+ pre-logits':>14}{'+ 1k head':>14}{'+ both':>14}"
-    record.say(f"  {'model':<14}{'printed':>8}{heads}   prints as printed")
-    judged, results, misses = "encoder + pre-logits", [], []
+    judged, results, misses, lines = "encoder + pre-logits", [], [], []
     for name, row in tables["table1"].rows.items():
         printed, of_model = row["params"], []
         for patch in PATCHES[name]:
             counts = count(row, patch)
             fits = [what for what, n in counts.items() if printed.format(n / 1e6) == printed.printed]
             of_model.append({"model": name, "patch": patch, "printed": printed.printed, "counts": counts, "fits": fits})
-            numbers = "".join(f"{n:>14,}" for n in counts.values())
-            record.say(f"  {f'{name}/{patch}':<14}{printed.printed + 'M':>8}{numbers}   {', '.join(fits) or 'none'}")
+            counted = (f"{n:,}" for n in counts.values())
+            lines.append([f"{name}/{patch}", f"{printed.printed}M", *counted, ", ".join(fits) or "none"])
         smallest, reason = of_model[0], ""  # as PATCHES names them
         if judged not in smallest["fits"]:
             others = [f"{name}/{other['patch']} ({' or '.join(other['fits'])})" for other in of_model if other["fits"]]
@@ -409,9 +391,11 @@ def table1(record: Record, tables: dict[str, Published]) -> list[dict]:
             misses.append(reason)
         record.judge(printed, Measured(smallest["counts"][judged] / 1e6, reason=reason))
         results += of_model
+    columns = ["model", "printed", "encoder", "+ pre-logits", "+ 1k head", "+ both", "which prints the same"]
+    record.say("\n".join(aligned(columns, lines, left=(0, 6))))
     what = "what ImageNet-21k and JFT pre-training holds besides its head"
-    lines = [f"  judged: {judged} at the smallest patch size, {what}", *(f"  {miss}" for miss in misses)]
-    record.say("\n".join(lines))
+    record.say(f"  judged: {judged} at the smallest patch size, {what}")
+    record.say("\n".join(f"  {miss}" for miss in misses)) if misses else None
     return results
 
 

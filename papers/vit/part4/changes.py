@@ -7,6 +7,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from papers.vit.part4.runs import PLAIN, Curve, Run
+from shared.verdict import binomial_variance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,9 +26,8 @@ def differences(curves: dict[Run, Curve]) -> dict[str, list[tuple[float, float]]
     for run, curve in curves.items():
         if run.change != PLAIN and run.seed in plain:
             pair = [curve, plain[run.seed]]
-            error = math.sqrt(
-                sum(c.test_accuracy * (100 - c.test_accuracy) / (c.validation_images + c.held_out_images) for c in pair)
-            )
+            images = (c.validation_images + c.held_out_images for c in pair)
+            error = math.sqrt(sum(binomial_variance(c.test_accuracy, n) for c, n in zip(pair, images, strict=True)))
             found.setdefault(run.change, []).append((curve.test_accuracy - plain[run.seed].test_accuracy, error))
     return found
 

@@ -1,6 +1,6 @@
 """The two few-shot probes on one set of features: how lambda is chosen, and how many test images come out right.
 
-`article`: random draws of k images a class from a pool, raw features, no bias. One lambda for a model and data set:
+`article`: random draws of k images per class from a pool, raw features, no bias. One lambda for a model and data set:
 the one with the best mean accuracy on the selection images, over all k and draws.
 `big_vision`: the paper authors' own (`big_vision/evaluators/fewshot_lsr.py`): features standardised by the draw, a
 constant feature of 100, lambda 2^10, three seeds, and for each seed the draws of all k nested in one order.
@@ -17,6 +17,7 @@ import torch
 
 from papers.vit.part4.split import Split
 from shared import ridge
+from shared.verdict import standard_error
 
 BIG_VISION_CONSTANT = 100.0
 BIG_VISION_LAMBDA = 2.0**10
@@ -24,7 +25,7 @@ BIG_VISION_LAMBDA = 2.0**10
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many test images got their label, for each k one count a draw, and how lambda came about.
+    """How many test images got their label, for each k one count per draw, and how lambda came about.
 
     images: test images. selection: lambda -> mean accuracy on the selection images, in %; empty where lambda was given.
     tied: test images, over all draws, whose largest score two classes or more shared.
@@ -50,8 +51,7 @@ class Outcome:
 
     def binomial(self, k: int) -> float:
         """Standard error of one draw's accuracy from the size of the test set alone, in points."""
-        p = self.mean(k) / 100.0
-        return 100.0 * float(np.sqrt(p * (1 - p) / self.images))
+        return standard_error(self.mean(k), self.images)
 
     def cell(self, k: int) -> str:
         """`53.9 ± 2.6`; without a spread where there is a single draw."""
@@ -99,8 +99,8 @@ def article(
 
 
 def big_vision(split: Split, train: list[np.ndarray], test: np.ndarray, shots: tuple[int, ...]) -> Outcome:
-    """The authors' protocol. train: for each seed float32 features [classes, images a class, d] in the authors' order;
-    test: float32 features [t, d], class by class.
+    """The authors' protocol. train: for each seed float32 features [classes, images per class, d] in the authors'
+    order; test: float32 features [t, d], class by class.
     """
     classes = split.classes
     queries = torch.from_numpy(test).double()

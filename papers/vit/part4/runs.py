@@ -226,4 +226,4 @@ def seeds_beside(values: list[float], unit: str = "%") -> str:
         return ""
     mean, spread = statistics.fmean(values), statistics.stdev(values)
     found = f"{mean:.1f} ± {spread:.1f} {unit}, {min(values):.1f} to {max(values):.1f}"
-    return f"one run is judged, its luck is in no term: {len(values)} seeds here give {found}"
+    return f"one run is judged, and the luck of a run is not in the tolerance: {len(values)} seeds here give {found}"

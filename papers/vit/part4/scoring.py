@@ -4,9 +4,9 @@ A class of the data set is found in the model's list of labels by its wnid (Word
 `n01440764`) where it has one. By its name only where one class has that name: ImageNet has two classes "crane" and two
 whose first name is "maillot".
 
-Equal logits are ordered by class index, the lower one first, and the images where that decided are counted. Equal means
-the same number to the last bit: logits are float32, whose neighbours lie 6e-8 of their size apart, so a margin as small
-as that of `shared.ridge.predict` (1e-9) would find no further ties near the top.
+Of two equal logits the one of the lower class index comes first, and the images where that decided are counted. Equal
+means the same float32 number. A margin, as `shared.ridge.predict` has one, would find no more of them: it is 1e-9, and
+two float32 numbers that are not the same differ by at least 6e-8 of their size.
 """
 
 from __future__ import annotations

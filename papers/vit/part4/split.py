@@ -2,7 +2,7 @@
 
 test        scored, never used to choose anything
 selection   choose lambda
-pool        the draws of k images a class are taken from it
+pool        the draws of k images per class are taken from it
 authors     big_vision's own draws, from the whole training part
 
 A training image counts only if its pixels are new: not those of a chosen test image, not those of another training
@@ -20,7 +20,7 @@ from shared.data import ImageSet
 from shared.errors import UserError
 from shared.folders import some
 
-# test images a class in the article; other data: as many as the smallest class has, up to 30
+# test images per class in the article; other data: as many as the smallest class has, up to 30
 ARTICLE_TEST = {"cifar100": 10, "pets": 30}
 TEST_AT_MOST = 30
 
@@ -38,8 +38,8 @@ class Sizes:
 class Split:
     """One data set's images by role: rows of `train` and `test` (which may be one set).
 
-    test_rows, pool, selection: int64 [classes, images a class]. authors[s][c] is the order in which big_vision's seed s
-    takes the training images of class c. left_out: the training images that were passed over because their pixels are
+    test_rows, pool, selection: int64 [classes, images per class]. authors[s][c] is the order in which big_vision's seed
+    s takes the training images of class c. left_out: the training images that were passed over because their pixels are
     in use, one line each. used, tested: the images of all training rows, in the order of `used_rows`, and of test_rows.
     """
 
@@ -75,7 +75,7 @@ class Split:
         return min((len(a & b) / len(a) for i, a in enumerate(sets) for b in sets[:i]), default=0.0)
 
     def rows_as_text(self) -> dict:
-        """Every row that was used, for the JSON: one line of numbers a draw, class by class."""
+        """Every row that was used, for the JSON: one line of numbers per draw, class by class."""
 
         def text(rows: np.ndarray) -> str:
             return " ".join(map(str, rows.ravel().tolist()))
@@ -170,7 +170,7 @@ class _Fresh:
 
 
 def _test_size(train: ImageSet, test: ImageSet, needed: int) -> int:
-    """Test images a class where the user names none."""
+    """Test images per class where the user names none."""
     if train.name in ARTICLE_TEST:
         return ARTICLE_TEST[train.name]
     smallest = min(Counter(test.labels.tolist()).values(), default=0)
@@ -192,14 +192,14 @@ def check(train: ImageSet, test: ImageSet, needed: int, tests_a_class: int) -> N
         few = [f"{images.class_names[c]} {there[c]}" for c in np.flatnonzero(there < count)]
         if few:
             raise UserError(
-                f"{name}: {count} {role} images a class are needed, but there are fewer of {len(few)} of "
+                f"{name}: {count} {role} images per class are needed, but there are fewer of {len(few)} of "
                 f"{len(there)} classes: {some(few)}; add images or lower --pool, --selection, --test or "
                 "--big-vision-shots (--protocol article needs no 25 shots)"
             )
 
 
 def draws(split: Split, shots: tuple[int, ...], count: int, *, seed: int) -> dict[int, np.ndarray]:
-    """For each k `count` random draws of k images a class: int64 [draws, classes, k], positions in `pool.ravel()`."""
+    """For each k `count` random draws of k images per class: int64 [draws, classes, k], positions in `pool.ravel()`."""
     classes, a_class = split.pool.shape
     result = {}
     for k in shots:

@@ -121,8 +121,8 @@ def test_a_table_prints_as_in_the_article(record, published_log, data, classes, 
     assert record.lines == log[first : first + 9]
     Printed.tied = 3  # ties are named under the table, where there are any
     script.say_table_of(record, printed, d, data, "the article's protocol", printed.article)
-    assert len(record.lines) == 9 + 9 + 7
-    assert record.lines[-7].startswith("  ViT-B/32: 3 of 200 scored images have their largest score at several classes")
+    assert sum("of 200 scored images" in line for line in record.lines) == 7
+    assert any(line.startswith("  ViT-B/32: 3 of 200 scored images have their largest") for line in record.lines)
 
 
 def test_the_breed_line_is_computed_from_timms_synonyms(record, published_log):
@@ -256,8 +256,8 @@ def test_coinciding_draws_are_found():
     ("sets", "message"),
     [
         (parts(classes=1), "one class only"),
-        (parts(train=7), r"8 training images a class are needed.*class 0 7, class 1 7.*--pool"),
-        (parts(test=3), r"5 test images a class are needed.*class 0 3"),
+        (parts(train=7), r"8 training images per class are needed.*class 0 7, class 1 7.*--pool"),
+        (parts(test=3), r"5 test images per class are needed.*class 0 3"),
     ],
 )
 def test_data_that_does_not_do_is_refused_with_the_counts(sets, message):
@@ -403,7 +403,7 @@ def fakes(monkeypatch):
         stand_in = "a fake network" if spec.startswith("wheel:") else None
         return FakeEncoder(FakeIdentity(spec.split("/")[-1].removeprefix("wheel:"), stand_in=stand_in))
 
-    def extract(encoder, images, choice, say=None):
+    def extract(encoder, images, choice, say=None, later=0):
         seen.append((encoder.identity.name, images.split, len(images)))
         x = images.arrays().reshape(len(images), -1) / 255.0
         projection = np.random.default_rng(len(encoder.identity.name)).standard_normal((x.shape[1], 12))
@@ -448,7 +448,8 @@ def test_the_script_from_images_to_verdicts(fakes, tmp_path, published_log, caps
     assert verdicts["tiny example/W"]["verdict"] == "equal"
     assert verdicts["breeds/with an ImageNet-1k class of the same name"]["measured"] == "3"
     assert record.differs == sum(v["verdict"] == "differs" for v in result["verdicts"])
-    assert any("Oxford-IIIT Pets/fake" in line and "not comparable (stand-in: a fake network)" in line for line in log)
+    unpublished = " ".join(log).partition("Oxford-IIIT Pets/fake: ")[2]
+    assert "not comparable (stand-in: a fake network)" in " ".join(unpublished.split())
     assert any("fake *" in line for line in log)
     assert any("3 of 5 breeds" in line for line in log)
 
@@ -576,7 +577,7 @@ def test_users_folder_end_to_end(monkeypatch, tmp_path):
     monkeypatch.setattr(
         features,
         "extract",
-        lambda e, images, choice, say=None: images.arrays().reshape(len(images), -1).astype(np.float32),
+        lambda e, images, choice, **how: images.arrays().reshape(len(images), -1).astype(np.float32),
     )
     monkeypatch.setattr(models, "computed_in", lambda identity, choice: choice)
     config = script.Config(
@@ -587,7 +588,7 @@ def test_users_folder_end_to_end(monkeypatch, tmp_path):
     data = json.loads((tmp_path / "vit" / "mine.json").read_text(encoding="utf-8"))["results"]["data"]["images"]
     assert data["class_names"] == ["cat", "dog"]
     assert data["outcomes"]["fake"]["article"]["shots"]["4"]["mean"] == 100.0
-    with pytest.raises(UserError, match="training and test images a class are needed"):
+    with pytest.raises(UserError, match="training and test images per class are needed"):
         script.main(replace(config, pool=7))
     script.main(replace(config, test=1))  # fewer test images than the precision section takes
     assert (

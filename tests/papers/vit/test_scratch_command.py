@@ -96,8 +96,8 @@ def test_until_stops_and_the_same_command_without_it_goes_on(
             script.main(configured(tmp_path, **one, until=6))
         else:
             assert script.main(configured(tmp_path, **one, until=until)) is None
-            line = next(x for x in capsys.readouterr().out.splitlines() if "not finished" in x)
-            assert "ResNet-20-seed0" in line and "step 3 of 6" in line and line.endswith("without --until goes on")
+            said = " ".join(capsys.readouterr().out.split())
+            assert "ResNet-20-seed0 not finished: step 3 of 6" in said and "without --until goes on" in said
     assert result.exists()
     assert curve_files(tmp_path)["ResNet-20-seed0.json"] == curve_files(finished)["ResNet-20-seed0.json"]
 
@@ -145,7 +145,7 @@ def test_seeds_are_repeats_with_a_spread(tmp_path: Path, capsys: pytest.CaptureF
     [
         ({"models": ("VGG",)}, "--models VGG: choose from ViT, ResNet"),
         ({"sizes": (25,)}, "size 25 does not divide into 10 classes"),
-        ({"sizes": (5000,)}, "500 images a class are asked for"),
+        ({"sizes": (5000,)}, "500 images per class are asked for"),
         ({"validation": 0}, "--validation 0: must be at least 1"),
         ({"validation": 7}, "--validation 7 does not divide into 10 classes of equal count; use a multiple of 10"),
         ({"validation": 500}, "--validation 500 leaves none of 500 test images held out"),
@@ -174,7 +174,7 @@ def test_a_missing_class_is_named(tmp_path: Path) -> None:
             (tmp_path / "data" / split / name).mkdir(parents=True)
             for i in range(count):
                 Image.new("RGB", (8, 8), (20 * i, 0, 0)).save(tmp_path / "data" / split / name / f"{i}.png")
-    with pytest.raises(UserError, match=r"size 4: 2 images a class are asked for, class sea[ _]lion has 1"):
+    with pytest.raises(UserError, match=r"size 4: 2 images per class are asked for, class sea[ _]lion has 1"):
         script.main(configured(tmp_path / "out", data=str(tmp_path / "data"), sizes=(4,), validation=2))
 
 

@@ -277,8 +277,8 @@ def test_noise_is_students_t_of_the_plain_seeds() -> None:
     # 50, 52, 54 %: deviation 2; t of 2 degrees of freedom 4.303; of a difference 4.303 * sqrt(2) * 2 = 12.2
     curves = curves_of({(PLAIN, 0): 25, (PLAIN, 1): 26, (PLAIN, 2): 27, ("jpeg", 0): 20})
     text = "\n".join(script.noise_lines(curves))
-    assert "52.00% on average over 3 seeds, sample deviation 2.00 points" in text
-    assert "within 12.2 points in the best validation and 6.1 on all test images" in text
+    assert "52.00% on average over 3 seeds, SD 2.00 points" in text
+    assert "within 12.2 points of each other in the best validation and 6.1 on all test images" in text
     assert text.endswith("differences looked at: 1")
 
 

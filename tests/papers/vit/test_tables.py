@@ -23,6 +23,7 @@ from shared import cli
 from shared.paths import ROOT
 from shared.published import load, published_file
 from shared.record import Record
+from shared.text import folded
 
 SCRIPT = ROOT / "papers" / "vit" / "vit_part4_tables.py"
 # a number standing alone: not inside a name such as ViT-L/16, R152x4, CIFAR-10, 8-core or Table 2
@@ -42,7 +43,11 @@ def run_all(tables, monkeypatch) -> Record:
     """The script's own `main` on the tables given, nothing written."""
     monkeypatch.setattr(vit_part4_tables, "read_tables", lambda: tables)
     monkeypatch.setattr(Record, "write", lambda self: None)
-    monkeypatch.setattr(Record, "say", lambda self, text="": self.lines.extend(text.split("\n")))
+
+    def say(record, text="", *, exact=False):
+        record.lines += (text if exact else folded(text)).split("\n")
+
+    monkeypatch.setattr(Record, "say", say)
     return vit_part4_tables.main(vit_part4_tables.Config())
 
 

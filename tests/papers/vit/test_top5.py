@@ -507,9 +507,8 @@ def test_a_known_classifier_gives_the_known_lines_and_counts(tiny: dict, capsys:
         f"{start}\n  tiny         top-1 42.86%   top-5 85.71%   top-1 wrong on 8 pictures, of which 6 "
     )
     assert "(all 6 there are):\n    n01440764_3.JPEG             label: tench            top-1: altar  " in log
-    assert (
-        "6 right + 6 wrong with the label in the top 5 + 2 rest = 14 images; equal logits decided by index on 2" in log
-    )
+    assert "6 right + 6 wrong with the label in the top 5 + 2 rest = 14 images\n" in log
+    assert "equal logits on 2: the class with the lower number goes first" in log
     data = Record.load(folder / "top5.json")
     (model,) = data["results"]["models"].values()
     assert model["headline"]["right"] == 6

@@ -25,7 +25,7 @@ COLOURS = {"british shorthair": (200, 40, 40), "pug": (40, 200, 40), "shiba inu"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Images of one colour a class, none like another."""
+    """Images of one colour per class, none like another."""
     root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for part, count in (("train", 8), ("test", 3)):
         for name, colour in COLOURS.items():

@@ -1,0 +1,61 @@
+"""Logs fit 100 columns, but for the lines that have the article's own form: those stay letter by letter."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from recorded import recorded_results
+
+from papers.comparisons import pages
+from papers.resnet import resnet_tables
+from papers.vit import vit_part4_scratch_curves, vit_part4_tables
+from shared import cli
+from shared.paths import ROOT
+from shared.text import WIDTH
+
+# Recorded before lines were broken, and only computing would print them again.
+EARLIER = {
+    "vit/fewshot-offline",
+    "vit/top5-offline",
+    "vit/scratch-factors",
+    "vit/scratch-bf16",
+    "comparisons/zoo",
+}
+
+
+def form(line: str) -> str:
+    """A line without its numbers: what an article's line and ours of other numbers have in common."""
+    return " ".join(re.sub(r"[+-]?[\d,.]*\d", "0", line).split())
+
+
+ARTICLE = {form(line) for path in (ROOT / "tests" / "published").glob("*.txt") for line in path.open(encoding="utf-8")}
+
+
+def too_wide(log: str) -> list[str]:
+    return [line for line in log.splitlines() if len(line) > WIDTH and form(line) not in ARTICLE]
+
+
+@pytest.mark.parametrize("script", ["vit/tables", "resnet/tables", "vit/scratch-curves", "comparisons/pages"])
+def test_the_logs_of_the_quick_scripts_fit(script, tmp_path, capsys):
+    if script == "vit/tables":
+        vit_part4_tables.main(vit_part4_tables.Config(results=tmp_path))
+    elif script == "resnet/tables":
+        resnet_tables.main(resnet_tables.Config(results=tmp_path))
+    elif script == "comparisons/pages":
+        pages.pages(cli.Common(results=tmp_path))
+    else:
+        shutil.copytree(ROOT / "results" / "vit" / "scratch", tmp_path / "vit" / "scratch")
+        config = vit_part4_scratch_curves.Config(results=tmp_path, figures=False)
+        vit_part4_scratch_curves.main(config)
+    logs = list(tmp_path.glob("*/*.log"))
+    assert len(logs) == (4 if script == "comparisons/pages" else 1)
+    assert not [line for log in logs for line in too_wide(log.read_text(encoding="utf-8"))]
+
+
+def test_the_recorded_logs_fit():
+    logs = {f"{path.parent.name}/{path.stem}": path.with_suffix(".log") for path in recorded_results()}
+    wide = {name for name, path in logs.items() if too_wide(path.read_text(encoding="utf-8"))}
+    assert wide - EARLIER == set()
+    assert EARLIER - wide == set(), "printed again since: no longer an exception"
