@@ -17,11 +17,10 @@ from shared.text import WIDTH
 
 # Recorded before lines were broken, and only computing would print them again.
 EARLIER = {
-    "vit/fewshot-offline",
-    "vit/top5-offline",
-    "vit/scratch-factors",
-    "vit/scratch-bf16",
-    "comparisons/zoo",
+    *(f"comparisons/{name}" for name in (*pages.PAIRS, "builtins", "zoo")),
+    "resnet/tables",
+    *(f"vit/{name}" for name in ("fewshot-offline", "top5-offline", "pictures-offline", "part5-compute", "tables")),
+    *(f"vit/scratch{name}" for name in ("", "-curves", "-bf16", "-bf16-curves", "-factors")),
 }
 
 
