@@ -266,7 +266,7 @@ def _measured(place: Place, assumed: bool = False) -> tuple[Layer, int | None]:
         layer.problem, layer.output = str(mismatch), mismatch.shape
     if assumed or layer.problem:
         layer.parameters = _count(replace(place, inputs=[], axes=(), notes=[]), "parameters")
-        layer.macs = 0 if place.kind.macs == 0 else None
+        layer.macs = 0 if place.kind.macs == 0 and not layer.problem else None
     else:
         layer.parameters = _count(place, "parameters", say=layer.output is not None)
         layer.macs = _count(place, "macs")
