@@ -23,6 +23,7 @@ from shared.verdict import Measured
 FAMILIES = {"ViT": "ViT-", "ResNet": "ResNet", "hybrid": "R50x1+"}  # how their rows in Table 6 begin
 OPERATIONS = 6  # of one multiply-add in training: two forward, four backward
 AVERAGE = "average of 5"
+DIGITS = 9  # kept of what comes from a logarithm: its last bits are each C library's own
 ODD = "R50x1+ViT-L/16, 7 epochs"  # printed above its own 14-epoch row's half
 ROW = re.compile(rf"({'|'.join(map(re.escape, FAMILIES.values()))}).+, \d+ epochs")
 TEST_IMAGES = {  # of the test sets as the paper uses them; ReaL: those images of ImageNet's 50,000 that have a label
@@ -274,7 +275,8 @@ def dominance(record: Record, rows: Rows) -> Finding:
 def ratio_claim(record: Record, rows: Rows) -> dict[str, Measured]:
     """2 to 4 times less compute, for the average of five; the data sets one by one are in part 4's log."""
     vit, resnet = (frontier(points(of(rows, family), AVERAGE)) for family in ("ViT", "ResNet"))
-    row = compute_ratio(vit, resnet)
+    found = compute_ratio(vit, resnet)
+    row = {key: round(number, DIGITS) if isinstance(number, float) else number for key, number in found.items()}
     record.section("Section 4.4: 2 to 4 times less compute for the same accuracy, average of 5")
     share = f"{100 * row['inside_2_4']:.0f} %"
     record.say(
@@ -299,7 +301,8 @@ def hybrid_gaps(rows: Rows, data: str) -> dict[str, tuple[float, float]]:
     for row in sorted(of(rows, "hybrid"), key=lambda row: row.compute):
         # the test sets' error is that against a model of the frontier's accuracy: the ViT nearest in compute
         near = min(of(rows, "ViT"), key=lambda vit: abs(math.log(vit.compute / row.compute)))
-        found[row.name] = (row.scores[data] - accuracy_at(front, row.compute), 2 * error_of(row, near, data))
+        gap = round(row.scores[data] - accuracy_at(front, row.compute), DIGITS)
+        found[row.name] = (gap, round(2 * error_of(row, near, data), DIGITS))
     return found
 
 

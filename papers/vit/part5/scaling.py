@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from papers.vit.part5.architectures import counted
 from papers.vit.part5.claims import Finding
+from papers.vit.part5.compute import DIGITS
 from shared.record import Record
 
 SMALLEST, LARGEST = 64, 512  # pixels a side
@@ -28,7 +29,10 @@ def curves() -> dict[str, Curve]:
 
 def exponents(curve: Curve) -> list[tuple[float, float]]:
     """(geometric middle of two neighbouring sizes, exponent of the side between them)."""
-    return [(math.sqrt(s0 * s1), math.log(c1 / c0) / math.log(s1 / s0)) for (s0, c0), (s1, c1) in pairwise(curve)]
+    return [
+        (round(math.sqrt(s0 * s1), DIGITS), round(math.log(c1 / c0) / math.log(s1 / s0), DIGITS))
+        for (s0, c0), (s1, c1) in pairwise(curve)
+    ]
 
 
 def image_size(record: Record, found: dict[str, Curve]) -> Finding:
