@@ -226,6 +226,11 @@ def test_what_may_be_compared(recipe: Recipe, why: str | None) -> None:
     assert found is None if why is None else re.match(why, found)
 
 
+def test_other_images_may_not_be_compared() -> None:
+    assert departure("cifar100", None, PAPER) == "other images (cifar100)"
+    assert "CIFAR-10's test split" in departure("cifar10", None, PAPER, "0" * 64)
+
+
 def curve_of(run: Run, wrong: int, recipe: Recipe = PAPER) -> Curve:
     """A finished run that named `wrong` of 10,000 test images wrongly."""
     who = {"model": run.model, "seed": run.seed, "variant": run.variant, "steps": recipe.steps}
