@@ -19,7 +19,7 @@ from shared.text import WIDTH
 EARLIER = {
     *(f"comparisons/{name}" for name in (*pages.PAIRS, "builtins", "zoo")),
     "resnet/tables",
-    *(f"vit/{name}" for name in ("fewshot-offline", "top5-offline", "pictures-offline", "part5-compute", "tables")),
+    *(f"vit/{name}" for name in ("fewshot-offline", "top5-offline", "pictures-offline", "tables")),
     *(f"vit/scratch{name}" for name in ("", "-curves", "-bf16", "-bf16-curves", "-factors")),
 }
 

@@ -165,10 +165,10 @@ def _axial(drawing: Drawing, size: str, patch: int, grid: int) -> None:
 
 ALL, NO_PADDING, NO_SCORES, NO_PATCHES, NO_HEAD = (
     "all products",
-    "without products with zero padding",
-    "without the two attention products",
-    "without the patch projection",
-    "without the last layer",
+    "without zero padding",
+    "without attention's products",
+    "without patch projection",
+    "without last layer",
 )
 
 

@@ -153,25 +153,20 @@ def count_all(rows: Rows, images: Number) -> dict[str, Count]:
 def tell_counts(record: Record, counts: dict[str, Count], images: Number) -> None:
     record.section("Table 6: exaFLOPs counted from the architectures")
     record.say(
-        f"  counted = {OPERATIONS} x multiply-adds of one 224-px image x {images.printed} million images x epochs:\n"
-        "  two operations a multiply-add forward, four backward. A convolution also multiplies the zeros around its\n"
-        "  input; a counter that looks at its window may leave those out (column `no padding`)"
+        f"  counted = {OPERATIONS} x multiply-adds of one 224-px image x {images.printed} million images x epochs: "
+        "two operations a multiply-add forward, four backward. A convolution also multiplies the zeros around its "
+        "input; a counter that looks at its window may leave those out (without zero padding)"
     )
     shown = (ALL, NO_PADDING, NO_SCORES, NO_PATCHES, NO_HEAD)
-    cells = [
-        [
-            name,
-            count.row.cell.printed,
-            *(f"{count.readings[r]:.1f}" if r in count.readings else None for r in shown),
-            f"{100 * count.off:+.1f} %",
-            ", ".join(count.prints()) or "no reading here",
-        ]
-        for name, count in counts.items()
-    ]
-    heads = [reading.removeprefix("without ").replace("the two ", "").replace("the ", "") for reading in shown[1:]]
-    columns = ["model, epochs", "printed", "counted", *heads, "counted above", "prints the published digits"]
-    note = "Four columns: the count without what their head names."
-    record.say_table("exaFLOPs of Table 6, counted", columns, cells, lines=_count_lines(counts), note=note)
+    cells = []
+    for name, count in counts.items():
+        marks = {reading: " =" if reading in count.prints() else "" for reading in count.readings}
+        each = [f"{count.readings[r]:.1f}{marks[r]}" if r in count.readings else None for r in shown]
+        cells.append([name, count.row.cell.printed, f"{100 * count.off:+.1f} %", *each])
+    columns = ["model", "printed", "counted above", "counted", *shown[1:]]
+    note = "=: prints the published digits."
+    record.say_table("exaFLOPs of Table 6, counted", columns, cells, note=note)
+    record.say(f"  {note}")
     for family in FAMILIES:
         offs = [100 * count.off for name, count in counts.items() if count.row.family == family and name != ODD]
         but = f" (without {ODD})" if family == rows_family(ODD) else ""
@@ -184,19 +179,6 @@ def tell_counts(record: Record, counts: dict[str, Count], images: Number) -> Non
         f"its 14-epoch row is {half:.0f}"
     )
     record.results["exaflops"] = {name: count.readings for name, count in counts.items()}
-
-
-def _count_lines(counts: dict[str, Count]) -> list[str]:
-    head = (
-        f"  {'model, epochs':<28}{'printed':>8}{'counted':>9}{'no padding':>12}{'difference':>12}   prints as printed"
-    )
-    lines = [head]
-    for name, count in counts.items():
-        bare = f"{count.readings[NO_PADDING]:.1f}" if NO_PADDING in count.readings else "-"
-        prints = ", ".join(count.prints()) or "no reading here"
-        numbers = f"{count.row.cell.printed:>8}{count.full:>9.1f}{bare:>12}{100 * count.off:>+10.1f} %"
-        lines.append(f"  {name:<28}{numbers}   {prints}")
-    return lines
 
 
 def odd_half(counts: dict[str, Count]) -> float:
@@ -281,7 +263,7 @@ def ratio_claim(record: Record, rows: Rows) -> dict[str, Measured]:
     share = f"{100 * row['inside_2_4']:.0f} %"
     record.say(
         f"  from {row['low']:.2f} to {row['high']:.2f} % accuracy ResNets need {row['min']:.2f} to {row['max']:.2f} "
-        f"times the ViTs' compute,\n  median {row['median']:.2f}; 2 to 4 times on {share} of that range"
+        f"times the ViTs' compute, median {row['median']:.2f}; 2 to 4 times on {share} of that range"
     )
     record.results["ratio"] = row
     why = f"median {row['median']:.2f}; between 2 and 4 on {share} of the accuracies that both reach"
@@ -332,16 +314,16 @@ def hybrids(record: Record, rows: Rows) -> Finding:
     edge, gaps = cheapest_large(rows), {data: hybrid_gaps(rows, data) for data in (AVERAGE, *DATASETS)}
     record.section("Section 4.4: are hybrids better with little compute, and is the difference gone with much?")
     record.say(
-        "  hybrid minus the ViTs' frontier at its compute, points (in brackets: two standard errors of the test\n"
-        f"  sets); little is below the cheapest ViT-L/16, {edge:g} exaFLOPs"
+        "  hybrid minus the ViTs' frontier at its compute, points (in brackets: two standard errors of the test "
+        f"sets); little is below the cheapest ViT-L/16, {edge:g} exaFLOPs"
     )
     cells = []
     for data, (ahead, gone) in hybrid_parts(rows).items():
-        words = f"{'ahead' if ahead else 'not all ahead'} below, {'gone' if gone else 'not gone'} above"
-        cells.append([data, *(f"{gap:+.2f} ({noise:.2f})" for gap, noise in gaps[data].values()), words])
+        words = ["yes" if one else "no" for one in (ahead, gone)]
+        cells.append([data, *(f"{gap:+.2f} ({noise:.2f})" for gap, noise in gaps[data].values()), *words])
     heads = [f"{rows[name].brief} at {rows[name].compute:g}" for name in gaps[AVERAGE]]
-    columns = ["data set", *heads, f"below and above {edge:g}"]
-    record.say_table("Hybrids against ViTs at equal compute", columns, cells, left=(0, len(columns) - 1))
+    columns = ["data set", *heads, f"ahead below {edge:g}", "gone from there"]
+    record.say_table("Hybrids against ViTs at equal compute", columns, cells)
     record.results["hybrids"] = gaps
     of_average = ", ".join(f"{rows[name].brief} {gap:+.2f}" for name, (gap, _) in gaps[AVERAGE].items())
     return Finding(hybrid_verdict(rows), f"{AVERAGE}, points: {of_average}")

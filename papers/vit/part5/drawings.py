@@ -90,7 +90,7 @@ def counted(counts: dict[str, Count], images: Number) -> Figure:
     figure, axes = figure_and_axes(7.4, 4.6)
     names = list(counts)
     axes.axvline(0, color="black", lw=0.8)
-    shown = {ALL: ("o", "#1b4f8a", "all products"), NO_PADDING: ("D", "#c8642c", "no products with zero padding")}
+    shown = {ALL: ("o", "#1b4f8a", "all products"), NO_PADDING: ("D", "#c8642c", "without zero padding")}
     for reading, (marker, colour, label) in shown.items():
         own = {name: count for name, count in counts.items() if reading in count.readings}
         off = [100 * (count.readings[reading] / count.row.compute - 1) for count in own.values()]

@@ -39,8 +39,8 @@ def image_size(record: Record, found: dict[str, Curve]) -> Finding:
     """D.5-a: the exponents at both ends, and who has the largest."""
     record.section("Appendix D.5: how multiply-adds grow with the image's side")
     record.say(
-        "  local exponent between neighbouring sizes that divide into patches: 2 where cost follows the pixels, 4\n"
-        "  where attention's products decide"
+        "  local exponent between neighbouring sizes that divide into patches: 2 where cost follows the pixels, 4 "
+        "where attention's products decide"
     )
     cells, last = [], {}
     for name, curve in found.items():
