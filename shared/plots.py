@@ -54,26 +54,33 @@ def figure_and_axes(width: float, height: float, columns: int = 1, rows: int = 1
         return figure, figure.subplots(rows, columns, **sharing)
 
 
-def publish(record: Record, figure: Figure, name: str, caption: str, *, data: str) -> None:
-    """Save the drawing below the record's figures and enter it there. data: where the drawn numbers stand."""
-    script = Path(sys._getframe(1).f_globals.get("__file__") or "").name  # the one that draws
-    path = save(figure, record.figures_dir / f"{name}.png", caption, f"Drawn by {script} from {data}.")
-    record.figure(path, caption, alt=in_words(figure), data=f"{script}, from {data}")
+def publish(record: Record, figure: Figure, name: str, caption: str, *, data: str, words: str = "") -> None:
+    """Save the drawing below the record's figures and enter it there.
+
+    data: where the drawn numbers stand. words: what it shows, where that is not read off its axes.
+    """
+    script, words = Path(sys._getframe(1).f_globals.get("__file__") or "").name, words or in_words(figure)
+    path = save(figure, record.figures_dir / f"{name}.png", caption, f"Drawn by {script} from {data}.", words)
+    record.figure(path, caption, alt=words, data=f"{script}, from {data}")
 
 
-def save(figure: Figure, path: Path, title: str = "", origin: str = "") -> Path:
-    """Write `path` (PNG) with its SVG and PDF twins, atomically; returns `path`.
+def save(figure: Figure, path: Path, title: str = "", origin: str = "", words: str = "") -> Path:
+    """Write `path` (PNG) with its SVG and PDF twins, atomically; returns `path`. words: what it shows, if not its axes.
 
     ValueError for letters that are smaller than SMALLEST: a figure is not to be shrunk until it fits.
     """
     import matplotlib
 
-    path, words = Path(path), in_words(figure)
+    path, words = Path(path), words or in_words(figure)
     for legend in filter(None, (axes.get_legend() for axes in figure.axes)):
         legend.set_frame_on(False)
         for text in legend.get_texts():
             text.set_fontsize(SMALLEST)
-    small = {t.get_text() for t in _texts(figure) if t.get_visible() and t.get_text() and t.get_fontsize() < SMALLEST}
+    _plain_log_axes(figure)
+    shown = [t for t in _texts(figure) if t.get_visible() and t.get_text()]
+    # a raised or lowered digit is drawn at 70 % of the text's size
+    raised = {t for t in shown if re.search(r"\$[^$]*[\^_]", t.get_text()) and 0.7 * t.get_fontsize() < SMALLEST}
+    small = {t.get_text() for t in shown if t.get_fontsize() < SMALLEST or t in raised}
     if small:
         raise ValueError(f"{path.name}: letters below {SMALLEST} points: {', '.join(sorted(small)[:3])}")
     said = {
@@ -95,6 +102,24 @@ def _described(svg: bytes, words: str) -> bytes:
     """The SVG as one image with a description: what is read aloud in its place, after its title."""
     text = svg.decode().replace("<svg ", '<svg role="img" ', 1)
     return text.replace("</title>", f"</title>\n <desc>{escape(words.strip())}</desc>", 1).encode()
+
+
+def _plain_log_axes(figure: Figure) -> None:
+    """0.001 in place of a ten with a raised -3, on every logarithmic axis whose ticks have no names of their own."""
+    from matplotlib.ticker import FuncFormatter, LogFormatter, NullFormatter
+
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if isinstance(axis.get_major_formatter(), LogFormatter):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        if isinstance(axis.get_minor_formatter(), LogFormatter):
+            axis.set_minor_formatter(NullFormatter())
+
+
+def beside(axes: Axes, points: float = 5) -> Any:
+    """A transform that draws data `points` to the right of its place: what is printed beside what is measured."""
+    from matplotlib.transforms import ScaledTranslation
+
+    return axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
 
 
 def _texts(figure: Figure) -> list:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from shared.errors import UserError
 from shared.paths import ROOT
 
 # `make test` hands its own ARGS= to every make that a test starts
@@ -71,14 +72,13 @@ def show():
     is in the page). An address may stand as text in place of the path. options: `viewport`, `color_scheme`,
     `java_script_enabled` and others of a browser context.
     """
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright here (pip install playwright)")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((path for name in names if (path := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("no Chromium here (apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=program, args=flags)
+    from shared.report.picture import chromium
+
+    with ExitStack() as stack:
+        try:
+            browser = stack.enter_context(chromium())
+        except UserError as error:
+            pytest.skip(str(error))
 
         def show(path: Path | str, fragment: str = "", **options):
             for context in browser.contexts:  # one page at a time
@@ -92,4 +92,16 @@ def show():
             return page
 
         yield show
-        browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """`axe(page)`: what axe finds in a page that `show` gave, a line per rule with the first element that breaks it."""
+    package = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
+    checker = package.Axe()
+
+    def found(page) -> list[str]:
+        broken = [(rule, rule["nodes"]) for rule in checker.run(page).response["violations"]]
+        return [f"{rule['id']}: {rule['help']}: {len(nodes)} x {nodes[0]['html'][:200]}" for rule, nodes in broken]
+
+    return found

@@ -10,13 +10,16 @@ from collections import Counter
 from dataclasses import fields
 
 import pytest
+from PIL import Image
 from recorded import recorded_results
 
 from shared import cli
+from shared.check import summarise
 from shared.paths import ROOT
 from shared.record import Record
-from shared.report import markdown
+from shared.report import markdown, picture
 from shared.report.collect import collect
+from shared.report.glossary import WORDS
 from shared.verdict import VERDICTS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,6 +70,25 @@ def test_the_tables_in_markdown_are_those_of_the_evidence():
     for paper in contents.papers:
         written = (ROOT / "results" / paper.name / "report.md").read_text(encoding="utf-8")
         assert written == markdown.render(contents, paper), "python -m shared.report.readme renews it"
+
+
+def test_the_picture_shows_the_counts_of_the_evidence():
+    """Only where every result is as it was committed; its first screen is of one size wherever it is made."""
+    if {path for path in (ROOT / "results").glob("*/*.json") if path.parent.name != "demo"} != set(recorded_results()):
+        pytest.skip("results were run again since they were committed")
+    with Image.open(ROOT / "docs" / "report.png") as image:
+        assert image.size == picture.SIZE
+        shown = image.info.get("Counts")
+    assert shown == picture.counts_shown(summarise(ROOT / "results")), "make picture renews it"
+
+
+def test_a_word_means_the_same_on_the_page():
+    rows = dict(re.findall(r"^\| ([^|`\[]+) \| ([^|]+) \|$", README.partition("## Glossary")[2], re.M))
+    common = WORDS.keys() & rows.keys()
+    plain = {word: re.sub(r"\[([^\]]*)\]\([^)]*\)|`", r"\1", rows[word]) for word in common}
+    assert len(common) > 10
+    for word in common - {"verdict"}:  # that one says where the words stand
+        assert plain[word] == WORDS[word], word
 
 
 def test_every_target_has_its_line_and_no_other_is_named():

@@ -11,7 +11,6 @@ from recorded import recorded_results
 from papers.comparisons import pages
 from papers.resnet import resnet_tables
 from papers.vit import vit_part4_scratch_curves, vit_part4_tables
-from shared import cli
 from shared.paths import ROOT
 from shared.text import WIDTH
 
@@ -43,7 +42,7 @@ def test_the_logs_of_the_quick_scripts_fit(script, tmp_path, capsys):
     elif script == "resnet/tables":
         resnet_tables.main(resnet_tables.Config(results=tmp_path))
     elif script == "comparisons/pages":
-        pages.pages(cli.Common(results=tmp_path))
+        pages.pages(pages.Pages(results=tmp_path))
     else:
         shutil.copytree(ROOT / "results" / "vit" / "scratch", tmp_path / "vit" / "scratch")
         config = vit_part4_scratch_curves.Config(results=tmp_path, figures=False)

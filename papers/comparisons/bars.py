@@ -1,19 +1,24 @@
-"""Parameters of each layer as bars on a logarithmic axis, so that 1.5K can be seen beside 23M, as SVG.
+"""Parameters of each layer as bars on a logarithmic axis, so that 1.5K can be seen beside 23M.
 
-Places along the axis are percentages and text keeps its size, so the same drawing fits a telephone and a wide screen.
+On a page as SVG: places along the axis are percentages and text keeps its size, so that one drawing fits a telephone
+and a wide screen. For a paper as a figure.
 """
 
 from __future__ import annotations
 
 from html import escape
 from math import log10
+from typing import TYPE_CHECKING
 
 from papers.comparisons.comparison import Comparison
 from shared.graph.align import Row
 from shared.graph.cost import short
 from shared.graph.fold import Fold
 
-WIDTH = 720  # pixels, as a file
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = "#1d4f8c", "#b4540a"  # of the two sides, as in compare.css
 HEAD, LABEL, BAR, GAP = 44, 15, 10, 8  # pixels: legend and axis, a row's name, a bar, between rows
 PLOT = 84  # percent of the width that the axis takes; what is left is for the number behind the longest bar
 MOST_ROWS = 60
@@ -26,13 +31,36 @@ def caption(compared: Comparison) -> str:
     return f"{words}; the first {MOST_ROWS} rows, {left_out} more are in the table." if left_out else f"{words}."
 
 
-def as_file(compared: Comparison, css: str) -> str:
-    """The text of an SVG file, with the style sheet `css` in it."""
-    return draw(compared, f"<style>{escape(css, quote=False)}</style>", WIDTH) + "\n"
+def figure(compared: Comparison) -> Figure | None:
+    """The same bars for a paper; None where no layer has parameters."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    from shared.plots import SMALLEST, figure_and_axes
+
+    rows = _rows(compared)[:MOST_ROWS]
+    if not rows:
+        return None
+    drawn, axes = figure_and_axes(7, 1 + 0.36 * len(rows))
+    for side, (model, colour) in enumerate(zip(compared.models, COLOURS, strict=True)):
+        own = [(at + (side - 0.5) * 0.4, counts[side]) for at, (_, counts) in enumerate(rows) if counts[side]]
+        if own:
+            bars = axes.barh(*zip(*own, strict=True), 0.36, left=1, color=colour, label=model.name)
+            axes.bar_label(bars, [short(count) for _, count in own], fontsize=SMALLEST, padding=2)
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xscale("log")
+    axes.set_xlim(1, 12 * max(count for _, counts in rows for count in counts))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: short(round(count))))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+    axes.set_xlabel("parameters (log scale)")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
+    return drawn
 
 
-def draw(compared: Comparison, style: str = "", width: int | None = None) -> str:
-    """The SVG element, as wide as its place (or `width` pixels); "" where no layer has parameters."""
+def draw(compared: Comparison) -> str:
+    """The SVG element, as wide as its place; "" where no layer has parameters."""
     rows = _rows(compared)[:MOST_ROWS]
     if not rows:
         return ""
@@ -40,11 +68,9 @@ def draw(compared: Comparison, style: str = "", width: int | None = None) -> str
     height = HEAD + len(rows) * (LABEL + 2 * BAR + GAP)
     title = escape(caption(compared), quote=True)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" width="{width or "100%"}" height="{height}" '
-        f'role="img" aria-label="{title}">{style}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" width="100%" height="{height}" '
+        f'role="img" aria-label="{title}">'
     ]
-    if style:
-        parts.append(f'<title>{title}</title><rect class="paper" width="100%" height="100%"/>')
     for side, model in enumerate(compared.models):
         name = escape(model.name if len(model.name) <= 24 else f"{model.name[:23]}…")
         x = (0, 50)[side]

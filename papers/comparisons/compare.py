@@ -35,7 +35,7 @@ from papers.comparisons import plan as planning
 from papers.comparisons.lacking import missing
 from papers.comparisons.models import Source, find, store
 from papers.comparisons.needs import bounded
-from papers.comparisons.pages import pages
+from papers.comparisons.pages import Pages, pages
 from papers.comparisons.sidebyside import as_lines, pair_and_name, tell
 from papers.comparisons.text import layers_csv
 from papers.comparisons.whole import TOLERANCE
@@ -189,7 +189,7 @@ def zoo(config: Zoo) -> Record:
     files = sorted(Path(config.folder).glob("*.json")) if config.folder else []
     if not files:
         raise UserError(f"{config.folder or 'zoo'}: name a folder that holds graph files (*.json)")
-    question = "Do public graph files read, pass forward, and hold as many parameters as their model?"
+    question = "Can public graph files be read, do their layers fit together, and have they their model's parameters?"
     with Record("comparisons", "zoo", config=config, question=question, results=config.results) as record:
         record.say(f"{len(files)} graph files: the correct count of parameters, and the official one in the file\n")
         rows, missed, results = [], [], {}
@@ -227,6 +227,13 @@ def zoo(config: Zoo) -> Record:
             record.section("the others: what the graph may lack")
             record.say("\n".join(f"  - {line}" for line in missed))
         record.results |= {"files": results, "within_tolerance": met, "official_counts": officials}
+        forward = sum(bool(one.get("forward_passes")) for one in results.values())
+        why = f" What the other {len(missed)} lack stands in the log, where it is known." if missed else ""
+        record.answer(
+            f"{len(rows)} of {len(files)} files are read and {forward} pass forward: every layer can take what the one "
+            f"before it gives. {officials} files name their model's official number of parameters; {met} graphs have "
+            f"it within {TOLERANCE:.0%}.{why}"
+        )
         record.cannot_show("that a graph draws its model faithfully; only that the sizes it gives add up, or do not.")
     return record
 
@@ -241,7 +248,7 @@ class Builtins(cli.Common):
 
 def builtins(config: Builtins) -> Record:
     """`compare.py builtins`: every built-in model, built and counted."""
-    question = "How many parameters and multiply-accumulates do the real models have?"
+    question = "How many parameters do the real models have, and how many multiply-adds does one input cost?"
     with Record("comparisons", "builtins", config=config, question=question, results=config.results) as record:
         record.say("built without weights: parameters of the library's module, operations with attention's products\n")
         rows = []
@@ -255,9 +262,18 @@ def builtins(config: Builtins) -> Record:
             record.results[name] = counts | {"inputs": [layer.output for layer in model.inputs]}
         columns = ["name", "model", "input", "layers", "parameters", "MACs"]
         record.say_table("Every built-in model", columns, rows, left=range(6))
+        span = f"{extremes(record.results, 'parameters')}, and {extremes(record.results, 'macs')} for one input"
+        record.answer(f"The {len(rows)} models have {span}.")
         record.use_device("meta", "float32", "nothing is computed: shapes, parameters and operations alone")
         record.cannot_show("measured speed: operations are counted, not timed.")
     return record
+
+
+def extremes(counted: dict[str, dict], what: str) -> str:
+    """`from 1,205,898 parameters (ViT) to 632,045,800 (ViT-H/14)`: the models with the least and the most of `what`."""
+    least, most = (choose(counted.values(), key=lambda one: one[what]) for choose in (min, max))
+    word = {"parameters": "parameters", "macs": "multiply-adds"}[what]
+    return f"from {least[what]:,} {word} ({least['name']}) to {most[what]:,} ({most['name']})"
 
 
 def schema(config: cli.Common) -> None:
@@ -267,7 +283,7 @@ def schema(config: cli.Common) -> None:
 
 COMMANDS = {
     "plan": (plan, Plan),
-    "pages": (pages, cli.Common),
+    "pages": (pages, Pages),
     "zoo": (zoo, Zoo),
     "builtins": (builtins, Builtins),
     "schema": (schema, cli.Common),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from papers.comparisons import bars, drawing, webpage
@@ -19,13 +19,13 @@ from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagr
 from papers.comparisons.whole import COLUMNS, REAL_NOTE, content, page_of, part, whole_of
 from shared import cli
 from shared.graph.convention import RIGHT, Convention, Override
-from shared.graph.cost import Assumptions, dollars, train_cost
+from shared.graph.cost import Assumptions, dollars, short, train_cost
 from shared.graph.kinds import of_family
 from shared.graph.measure import Model, disagreements
 from shared.graph.read import Graph
-from shared.paths import atomic_write
 from shared.published import load
 from shared.record import Record
+from shared.verdict import EQUAL
 
 FINDINGS = Path(__file__).parent / "findings.json"
 PAIRS = {
@@ -89,20 +89,31 @@ AS_PUBLISHED = Convention(
 PUBLISHED_COST = Assumptions(factor=1.3, reserved_gb=0.0, idle_floor=True)
 
 
-def pages(config: cli.Common) -> int | None:
+@dataclass
+class Pages(cli.Common):
+    """The four published comparisons, cell by cell."""
+
+    figures: bool = False
+    """[output] draw the parameters of each layer and both graphs (imports matplotlib)"""
+
+
+def pages(config: Pages) -> int | None:
     """`compare.py pages`: for each page its text, the correct count, the findings, each cell's verdict."""
     differing = 0
     for pair, names in PAIRS.items():
         sources = [find(f"graph:{name}") for name in names]
         correct, published = both_counts(sources)
-        question = f"Does every printed cell of {correct.title} follow from its two graphs?"
+        question = f"Does the page {correct.title} print what its two graphs have, and what the real models have?"
         with Record("comparisons", pair, config=config, question=question, results=config.results) as record:
             truth(record, sources, published)
             record.section("the published page, reproduced")
             record.say(as_text(published))
             record.results["comparison"] = correct.as_json(every_row=False)
             tables(record, correct)
+            if config.figures:
+                figures(record, correct)
             beside(record, sources, correct, published, pair)
+            record.answer(in_words(record, sources, published))
             webpage.write(record, correct, TAGLINES[pair], published)
             record.cannot_show("whether the graphs are the makers' own: they are drawn after the pages, and fit them.")
         if pair != list(PAIRS)[-1]:
@@ -131,18 +142,42 @@ def truth(record: Record, sources: Sequence[Source], compared: Comparison) -> No
     record.results["real_models"] = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
+def in_words(record: Record, sources: Sequence[Source], published: Comparison) -> str:
+    """What came of the page, for somebody who reads no table: how it counts, and what is true of the real models."""
+    same, printed = sum(v.verdict == EQUAL for v in record.verdicts), len(record.verdicts)
+    wrong = len(record.results["contradictions"])
+    real = [
+        f"the page's {model.name} is {whole.part} and has {short(model.parameters)} parameters, the real "
+        f"{whole.name} has {whole.parameters:,}"
+        for source, model in zip(sources, published.models, strict=True)
+        if (whole := whole_of(source.graph))
+    ]
+    return (
+        f"Of its graphs, yes: counted by the page's own rules {same} of {printed} cells come out as printed. Of the "
+        f"real models, no: {'; '.join(real)}. {wrong} things on the page are contradicted by its own numbers or by a "
+        "correct count."
+    )
+
+
 def tables(record: Record, correct: Comparison) -> None:
-    """For the suite's report: both graphs drawn, both sides and the aligned layers as tables."""
-    for name, text, caption in (
-        ("parameters", bars.as_file(correct, webpage.css()), bars.caption(correct)),
-        ("graphs", drawing.both(correct, webpage.css()), f"Both graphs, layers from top to bottom: {drawing.LEGEND}"),
-    ):
-        path = record.figures_dir / f"{record.experiment}-{name}.svg"
-        atomic_write(path, text)
-        record.figure(path, caption)
+    """For the suite's report: both sides and the aligned layers as tables."""
     sides = [[key, *(side[key] for side in correct.sides)] for key in correct.keys]
     record.table("Both sides", ["", *(model.name for model in correct.models)], sides)
     record.table("Layer by layer, the correct count", *layer_table(correct), note=correct.row_count_line)
+
+
+def figures(record: Record, correct: Comparison) -> None:
+    """For the suite's report and a paper: the parameters of each layer, both graphs."""
+    from shared.plots import publish
+
+    graphs = f"Both graphs, layers from top to bottom: {drawing.LEGEND}"
+    for name, drawn, caption, words in (
+        ("parameters", bars.figure(correct), bars.caption(correct), ""),
+        ("graphs", drawing.figure(correct), graphs, drawing.in_words(correct)),
+    ):
+        if drawn is not None:
+            data = "papers/comparisons/graphs"
+            publish(record, drawn, f"{record.experiment}-{name}", caption, data=data, words=words)
 
 
 def beside(

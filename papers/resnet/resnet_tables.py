@@ -10,6 +10,7 @@ the paper's own. Writes results/resnet/tables.log and tables.json.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,10 +37,10 @@ from papers.resnet.architectures import (
     weighted_layers,
 )
 from shared import cli
-from shared.plots import figure_and_axes, mark_cut, publish
+from shared.plots import beside, figure_and_axes, mark_cut, publish
 from shared.published import Number, load
 from shared.record import Record, aligned
-from shared.verdict import AGREES, DIFFERS, Measured
+from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_RUN, Measured, standard_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,11 +89,27 @@ def main(config: Config) -> Record:
         record.contradictions(contradictions(record))
         record.print_verdicts()
         record.results["reasons"] = reasons(record, tables, flops)
+        record.answer(in_words(record))
         record.cannot_show(
             "whether the printed errors are right. It counts what the networks cost and compares what is printed; the "
             "training runs on ImageNet and CIFAR-10 are not repeated here."
         )
     return record
+
+
+def in_words(record: Record) -> str:
+    """What came out, for somebody who reads no table."""
+    counts = Counter(v.verdict for v in record.verdicts)
+    done = counts.total() - counts[NOT_RUN]
+    off = ", ".join(v.id.replace("/", ": ") for v in record.verdicts if v.verdict == DIFFERS)
+    sentences, steps = record.results["claims"], record.results["gaps"]
+    holds, beyond = sum(row["holds"] for row in sentences), sum(row["beyond"] for row in steps)
+    return (
+        f"Of {done} printed numbers that can be counted or worked out here {counts[EQUAL]} come out as printed, "
+        f"{counts[AGREES]} inside the rounding, and {counts[DIFFERS]} differ ({off}). {holds} of "
+        f"{len(sentences)} sentences that compare numbers hold. Of {len(steps)} steps from one network to the next "
+        f"{beyond} change the error by more than two standard errors of the test images."
+    )
 
 
 def contradictions(record: Record) -> list[dict[str, str]]:
@@ -464,12 +481,15 @@ def reasons(record: Record, tables: Tables, flops: dict[str, Count]) -> dict[str
 
 FLOPS_CAPTION = (
     "Multiply-adds counted minus printed, under each reading: inside the band a count rounds to the printed digits "
-    "(readings further than 0.5 away are left to the log)"
+    "(readings further than 0.5 away are left to the log). Options: the shortcuts have no weights (A), some where the "
+    "size changes (B), or all have (C)"
 )
 ERRORS_CAPTION = (
     "Printed errors against counted cost: left ImageNet, top-1, ten crops (Tables 2 and 3); right CIFAR-10 (Table 6). "
-    "Lines join networks of one family; one run per point, and no deviation in print but those drawn"
+    "Thin bars: the standard error of the test images. Lines join networks of one family; one run per point, and of "
+    "two networks the mean and deviation of several runs too"
 )
+BARS = {"markersize": 4, "elinewidth": 0.8, "capsize": 2}
 LOOKS = {  # reading -> marker, colour
     OWN: ("o", "#1b4f8a"),
     "option A": ("v", "#7fa8d1"),
@@ -496,9 +516,9 @@ def draw_flops(flops: dict[str, Count]) -> Figure:
         size = 8 if reading == OWN else 5
         axes.plot(*zip(*near, strict=True), marker, color=colour, markersize=size, label=label, zorder=3, mfc="none")
     axes.set_yticks(range(len(names)), [f"{c.name}  {c.printed.printed}" for c in flops.values()])
-    axes.set_ylabel("network and printed $10^9$")
+    axes.set_ylabel("network and its printed count")
     axes.invert_yaxis()
-    axes.set_xlabel("counted minus printed, $10^9$ multiply-adds")
+    axes.set_xlabel("counted minus printed, billion multiply-adds")
     axes.legend(frameon=False, fontsize=8, title="reading", title_fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
@@ -520,44 +540,48 @@ def draw_errors(tables: Tables, flops: dict[str, Count]) -> Figure:
     cost["VGG-16"] = flops["VGG-16"].own
     for label, (look, colour, cells) in series.items():
         points = [(cost[name.removesuffix(" A")], cell.value) for name, cell in cells.items()]
-        left.plot(*zip(*points, strict=True), look, color=colour, label=label, markersize=5)
+        errors = [standard_error(cell.value, cell.images) for cell in cells.values()]
+        left.errorbar(*zip(*points, strict=True), errors, fmt=look, color=colour, label=label, **BARS)
         for name, point in zip(cells, points, strict=True):
             # two networks at nearly the same point: their labels keep clear of both lines
             offset = {"plain-18": (-20, 8), "ResNet-18": (6, -4)}.get(name, (5, 4))
             left.annotate(name, point, xytext=offset, textcoords="offset points", fontsize=8, color=colour)
     left.set_xlim(0, 18)
     left.set_ylim(21, 29)
-    left.set_xlabel("multiply-adds, $10^9$ (counted)")
+    left.set_xlabel("multiply-adds, billion (counted)")
     left.set_ylabel("ImageNet top-1 error, %")
     mark_cut(left)
     left.legend(frameon=False, fontsize=8)
     ours = [(parameters(cifar(depth)) / 1e6, six[f"ResNet-{depth}/error"].value) for depth in CIFAR_DEPTHS]
-    right.plot(*zip(*ours, strict=True), "o-", color="#1b4f8a", markersize=5, label="ResNet, option A (counted)")
     others = [row for row in six.rows if six.rows[row]["# params"] and not row.startswith("ResNet")]
     theirs = [(six[f"{row}/# params"].value, six[f"{row}/error"].value) for row in others]
-    right.plot(*zip(*theirs, strict=True), "^", color="#7a7a7a", markersize=5, label="others (as printed)")
+    for rows, points, look, colour, label in (
+        ([f"ResNet-{depth}" for depth in CIFAR_DEPTHS], ours, "o-", "#1b4f8a", "ResNet, option A (counted)"),
+        (others, theirs, "^", "#7a7a7a", "others (as printed)"),
+    ):
+        errors = [standard_error(cell.value, cell.images) for cell in (six[f"{row}/error"] for row in rows)]
+        right.errorbar(*zip(*points, strict=True), errors, fmt=look, color=colour, label=label, **BARS)
     means = {
         "ResNet-110": ours[CIFAR_DEPTHS.index(110)][0],
         "Highway-19": dict(zip(others, theirs, strict=True))["Highway-19"][0],
     }
     for name, at in means.items():  # the only two with a spread in print
         mean = six[f"{name}/mean"]
-        look = {"fmt": "_", "color": "black", "elinewidth": 1, "capsize": 3}
-        label = None if name == "Highway-19" else "mean ± deviation"
+        look = {"fmt": "_", "color": "black", "elinewidth": 1.6, "capsize": 3, "transform": beside(right)}
+        label = None if name == "Highway-19" else "mean ± SD of runs"
         right.errorbar(at, mean.value, float(mean.std), label=label, **look)
     for name, point in zip([*map(str, CIFAR_DEPTHS), *others], ours + theirs, strict=True):
-        right.annotate(
-            name, point, xytext=(-6, -11) if name == "110" else (6, 2), textcoords="offset points", fontsize=8
-        )
+        offset = {"44": (-14, -11), "110": (-22, -4), "Highway-19": (12, 0)}.get(name, (6, 2))
+        right.annotate(name, point, xytext=offset, textcoords="offset points", fontsize=8)
     right.set_xscale("log")
-    right.set_ylim(6.2, 9.5)
+    right.set_ylim(6, 10)
     ticks = (0.3, 1, 3, 10, 20)
     right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     right.minorticks_off()
     right.set_xlabel("parameters, million (log scale)")
     right.set_ylabel("CIFAR-10 error, %")
     mark_cut(right)
-    right.legend(frameon=False, fontsize=8)
+    right.legend(frameon=False, fontsize=8, loc="upper right")
     return figure
 
 

@@ -471,11 +471,12 @@ SIZES_CAPTION = (
 
 def draw_sizes(cells: Cells, article: Published | None, images: int) -> Figure:
     """Best accuracy against the number of training images. article: its numbers, where they are of the same images."""
-    from shared.plots import direct_errors, figure_and_axes
+    from shared.plots import beside, direct_errors, figure_and_axes
 
     error = functools.partial(standard_error, images=images)
     figure, axes = figure_and_axes(5.2, 3.6)
     for model, look in LOOKS.items():
+        look = look | {"markersize": 4}
         ours = {size: cell for (name, size), cell in cells.items() if name == model}
         means = [mean(cell) for cell in ours.values()]
         if ours:
@@ -483,8 +484,9 @@ def draw_sizes(cells: Cells, article: Published | None, images: int) -> Figure:
             direct_errors(axes, list(ours), means, spread, map(error, means), label=f"{model}, ours", **look)
         printed = [article[f"{size:,} images/{model} best"].value for size in SIZES] if article else []
         if printed:
-            hollow = look | {"markersize": 9, "markerfacecolor": "none", "linestyle": "none", "elinewidth": 0.8}
-            axes.errorbar(SIZES, printed, list(map(error, printed)), label=f"{model}, article", capsize=5, **hollow)
+            hollow = look | {"markerfacecolor": "none", "linestyle": "none", "elinewidth": 0.8, "capsize": 3}
+            hollow |= {"label": f"{model}, article", "transform": beside(axes, 7)}
+            axes.errorbar(SIZES, printed, list(map(error, printed)), **hollow)
     ticks = sorted({size for _, size in cells})
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -298,10 +298,31 @@ def tell(record: Record, config: Config, classifiers: list[Classifier], sets: li
     files = [images.names[i] for i in drawn]
     record.results["drawn"] = {"model": shown.name, "candidates": len(candidates), "files": files}
     record.print_verdicts()
+    record.answer(in_words(classifiers))
     record.cannot_show(
         "how good a classifier is. Ten easy classes stand for ImageNet's 1,000, the images are stored small, and "
         "most of them are training images. It is a lesson about the metric, not a benchmark."
     )
+
+
+def in_words(classifiers: Sequence[Classifier]) -> str:
+    """Of each classifier: the errors that the five best guesses forgive, and how far one accuracy is from its parts."""
+    said = []
+    for c in classifiers:
+        n = c.headline.counts
+        parts = {part: own for part, own in by_origin(c.headline).items() if part in (scoring.NOT_SEEN, scoring.SEEN)}
+        share = f" ({100 * n.forgiven / n.wrong:.0f} %)" if n.wrong else ""
+        text = f"{c.name} is wrong on {n.wrong:,} of {n.images:,} images, and {n.forgiven:,} of these errors{share} "
+        text += f"have the label among the five best guesses. One accuracy of {n.top1:.1f} % hides"
+        hidden = [f"{own.top1:.1f} % on {own.images:,} images of {part}" for part, own in parts.items()]
+        hidden += [
+            f"{100 * c.headline.scores.right_of_subset.mean():.1f} % among the data set's {len(c.subset)} classes"
+        ]
+        by_class = sorted((row["top-1"] / row["images"], row["class"]) for row in c.classes if row["images"])
+        (worst, of_worst), (best, of_best) = by_class[0], by_class[-1]
+        hidden.append(f"from {100 * worst:.1f} % ({of_worst}) to {100 * best:.1f} % ({of_best}) by class")
+        said.append(f"{text}: {'; '.join(hidden)}.")
+    return " ".join(said)
 
 
 def list_of(classifiers: list[Classifier]) -> str:

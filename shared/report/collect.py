@@ -238,6 +238,15 @@ class Contents:
     def of(self, paper: Paper) -> list[Experiment]:
         return [e for e in self.experiments if e.paper == paper.name]
 
+    def work(self, name: str, work: str) -> tuple[str, str]:
+        """The title and the address ("": none) of a work whose numbers stand below the paper `name`."""
+        paper = next((p for p in self.papers if p.name == name), Paper(name=name, title=name))
+        for source in paper.sources:
+            if source.name == work:
+                return source.title, source.url
+        alone = sum(key[0] == name for key in self.summary.coverage) == 1
+        return (paper.title, paper.url) if alone or work == "the paper" else (f"{paper.title}: {work}", "")
+
     def title_of(self, paper: str, experiment: str = "") -> str:
         """A paper's title, or an experiment's."""
         if experiment:
@@ -272,8 +281,10 @@ def put_beside(contents: Contents) -> None:
     own = {o.result for o in outcomes.values()}
     for e in contents.experiments:
         name = f"{e.paper}/{e.name}"
-        e.beside = bool(e.groups) and name not in own
-        for row in (row for group in e.groups for row in group.rows):
+        rows = [row for group in e.groups for row in group.rows]
+        # numbers that no published file has are another problem, and stay in sight
+        e.beside = name not in own and any((row.verdict.source, row.verdict.id) in outcomes for row in rows)
+        for row in rows:
             outcome = outcomes.get((row.verdict.source, row.verdict.id))
             if outcome and outcome.result == name:
                 others = [(titles.get(other, other), v) for other, v in outcome.others if v.measured is not None]

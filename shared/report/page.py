@@ -24,6 +24,7 @@ from shared.check import Summary
 from shared.paths import ROOT, atomic_write
 from shared.published import KINDS
 from shared.report.collect import Contents, Drawing, Experiment, Paper, broken, collect
+from shared.report.glossary import WORDS
 from shared.result import RUN_AGAIN
 from shared.verdict import AGREES, DIFFERS, EQUAL, NOT_COMPARABLE, NOT_RUN, UNDECIDED, VERDICTS
 
@@ -39,13 +40,14 @@ MARKS = {
 MEANINGS = {
     EQUAL: "prints the same text as the publication",
     AGREES: "not the same text, but inside the tolerance",
-    UNDECIDED: "inside the tolerance, but it is too wide for that to say anything",
-    DIFFERS: "outside the tolerance: a finding, looked into where the experiment says so",
-    NOT_COMPARABLE: "measured on a named stand-in: another model or other images than the publication's",
-    NOT_RUN: "there is no measurement here, and the reason is given",
+    UNDECIDED: "inside the tolerance, but the tolerance is too wide to say anything",
+    DIFFERS: "outside the tolerance: a finding; where a reason is known it stands below the number",
+    NOT_COMPARABLE: "measured with another model or other images than the publication's (a stand-in), which are named",
+    NOT_RUN: "not measured here; the reason is given",
 }
 THINNEST = 1.5  # percent of a bar: a single differing number must not vanish
-LARGEST_SVG = 60_000  # bytes; above it a drawing is shown from its PNG, which is smaller on the page
+LARGEST_SVG = 30_000  # bytes; above it a drawing is shown from its PNG, which is smaller on the page
+COLOURS = 48  # of a drawing with pixels: few and exact are smaller than many and blurred; photographs take all
 LARGEST_FIGURE = 50_000_000  # bytes
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # Pillow would hand others to programs of the system
 WIDTH, CARD_WIDTH = 1280, 560  # pixels: twice the width on a desktop, for fine screens
@@ -92,6 +94,7 @@ def render(contents: Contents, note: str = "") -> str:
         note=note,
         verdicts=VERDICTS,
         meanings=MEANINGS,
+        glossary=WORDS,
         style=Markup(style),
         script=Markup(script),
         policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -159,7 +162,7 @@ def shown(drawing: Drawing) -> Embedded:
     for file in sorted((file for file in drawing.files if file.suffix != ".pdf"), key=rank):
         try:
             if file.suffix != ".svg":
-                return _webp(file, WIDTH)
+                return _webp(file, WIDTH, drawing.gallery)
             data = _content(file)
             if b"<svg" not in data[:4096] or b"</svg>" not in data[-64:]:
                 raise ValueError("not a whole SVG")
@@ -174,19 +177,23 @@ def card_image(drawing: Drawing) -> Embedded:
     for file in drawing.files:
         if file.suffix not in (".svg", ".pdf"):
             try:
-                return _webp(file, CARD_WIDTH)
+                return _webp(file, CARD_WIDTH, drawing.gallery)
             except Exception:  # see above
                 continue  # the section says what is wrong with it
     return shown(drawing)
 
 
-def _webp(file: Path, width: int) -> Embedded:
+def _webp(file: Path, width: int, photographs: bool) -> Embedded:
     """The image at most `width` pixels wide; one cut short raises, and does not become half an image."""
     with Image.open(BytesIO(_content(file)), formats=FORMATS) as image:
         small = image.convert("RGB")
         small.thumbnail((width, 2 * width), Image.Resampling.LANCZOS)
         buffer = BytesIO()
-        small.save(buffer, "WEBP", quality=76, method=6)
+        if photographs:
+            small.save(buffer, "WEBP", quality=60, method=6)
+        else:
+            few = small.quantize(COLOURS, method=Image.Quantize.FASTOCTREE).convert("RGB")
+            few.save(buffer, "WEBP", lossless=True, method=4)
         return Embedded(_uri("image/webp", buffer.getvalue()), *small.size)
 
 

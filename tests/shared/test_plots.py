@@ -51,6 +51,29 @@ def test_letters_that_no_page_shows_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_raised_digit_is_a_small_letter_too(tmp_path):
+    figure, axes = drawn()
+    axes.set_xlabel("images, $10^3$")
+    with pytest.raises(ValueError, match="letters below 8 points: images"):
+        plots.save(figure, tmp_path / "raised.png")
+
+
+def test_a_log_axis_has_plain_numbers(tmp_path):
+    figure, axes = drawn()
+    axes.plot([1, 10], [0.001, 60], label="far")
+    axes.set_yscale("log")
+    plots.save(figure, tmp_path / "log.png")
+    assert {"0.001", "0.1", "10"} <= {label.get_text() for label in axes.get_yticklabels()}
+
+
+def test_what_is_printed_stands_beside_what_is_measured_and_is_told_at_its_own_place():
+    figure, axes = drawn()
+    (line,) = axes.plot([1, 10], [50, 60], "o", label="beside", transform=plots.beside(axes, 7.2))
+    at = [transform.transform((1, 50))[0] for transform in (axes.transData, line.get_transform())]
+    assert at[1] - at[0] == pytest.approx(7.2 * figure.dpi / 72)
+    assert "beside: 50 at 1, 60 at 10" in plots.in_words(figure)
+
+
 @pytest.mark.parametrize(("limits", "cut"), [((40, 70), True), ((0, 70), False), ((-5, 5), False)])
 def test_an_axis_that_does_not_begin_at_zero_is_marked(limits, cut):
     _, axes = drawn()

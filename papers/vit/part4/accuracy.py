@@ -34,7 +34,7 @@ def draw(title: str, outcomes: dict[str, dict], classes: int, article: Published
         every |= shots.keys()
         mean, spread, error = ([v[key] for v in shots.values()] for key in ("mean", "std", "binomial"))
         label = name + " *" * bool(outcome["stand_in"])
-        look = {"marker": marker, "linestyle": line, "color": grey, "label": label}
+        look = {"marker": marker, "markersize": 4, "linestyle": line, "color": grey, "label": label}
         plots.direct_errors(axes, list(shots), mean, spread, error, **look)
     beside = draw_article(axes, title, outcomes, article) if article else ""
     axes.axhline(100 / classes, color="#8a8a8a", linewidth=0.8)
@@ -71,8 +71,8 @@ def draw_article(axes: Axes, title: str, outcomes: Mapping[str, dict], article: 
         for name in own:
             values, stds = zip(*printed[name].values(), strict=True)
             look = {"color": ARTICLE, "markerfacecolor": "none", "linestyle": "none", "capsize": 2, "elinewidth": 0.8}
-            label = "article" if name == own[0] else None
-            axes.errorbar(list(printed[name]), values, stds, marker="o", label=label, **look)
+            look |= {"label": "article" if name == own[0] else None, "transform": plots.beside(axes)}
+            axes.errorbar(list(printed[name]), values, stds, marker="o", markersize=4, **look)
         return "Hollow: the article's printed accuracies, with their deviation over draws."
     shots = sorted(set.intersection(*(set(points) for points in printed.values())))
     low, high = ([pick(points[k][0] for points in printed.values()) for k in shots] for pick in (min, max))

@@ -19,6 +19,17 @@ CAPTION = (
 )
 
 
+NAMES = {  # of the changes, short enough for an axis; what each is in full stands in the log
+    "jpeg": "images through JPEG",
+    "init": "He initialisation, BatchNorm from 0",
+    "he": "He initialisation",
+    "zero": "last BatchNorm of a block from 0",
+    "decay": "no decay on biases and norms",
+    "normalisation": "pixels to -1..1",
+    "padding": "mirrored padding",
+}
+
+
 def differences(curves: dict[Run, Curve]) -> dict[str, list[tuple[float, float]]]:
     """By change: (difference from the plain run of the seed on all test images, its standard error), in points."""
     plain = {run.seed: curve for run, curve in curves.items() if run.change == PLAIN}
@@ -49,16 +60,16 @@ def draw(curves: dict[Run, Curve]) -> Figure | None:
     found, band = differences(curves), luck(curves)
     if not found:
         return None
-    figure, axes = figure_and_axes(6.4, 1.3 + 0.36 * len(found))
+    figure, axes = figure_and_axes(7.2, 1.3 + 0.36 * len(found))
     if band:
-        axes.axvspan(-band, band, color="#e4e4e4", zorder=0, label="luck of a seed")
+        axes.axvspan(-band, band, color="#e4e4e4", zorder=0, label="two seeds, nothing changed")
     axes.axvline(0, color="black", linewidth=0.8)
     names = list(found)
     points = [(points, name, 2 * error) for name, each in found.items() for points, error in each]
     x, y, errors = zip(*points, strict=True)
     look = {"fmt": "o", "color": "#c05a00", "capsize": 3, "elinewidth": 0.8}
     axes.errorbar(x, [names.index(name) for name in y], xerr=errors, label="changed minus plain", **look)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [NAMES[name] for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False)
     axes.set_xlabel("difference in accuracy on all test images, points")
@@ -71,7 +82,7 @@ def in_words(curves: dict[Run, Curve]) -> str:
     found, band = differences(curves), luck(curves)
     if not found or band is None:
         return ""
-    means = {name: statistics.fmean(points for points, _ in each) for name, each in found.items()}
+    means = {NAMES[name]: statistics.fmean(points for points, _ in each) for name, each in found.items()}
     sizes = ", ".join(f"{name} {points:+.1f}" for name, points in sorted(means.items(), key=lambda item: item[1]))
     beyond = [name for name, points in means.items() if abs(points) > band] or ["none"]
     return (

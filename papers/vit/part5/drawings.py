@@ -127,7 +127,7 @@ def image_size(curves: dict[str, Curve]) -> Figure:
         axes.minorticks_off()
         axes.set_xlabel("side of the image, px (log scale)")
     left.set_yscale("log")
-    left.set_ylabel("$10^9$ multiply-adds (log scale)")
+    left.set_ylabel("multiply-adds, billion (log scale)")
     for exponent, words in ((2, "as the pixels"), (LIMIT, "limit of attention")):
         right.axhline(exponent, color="black", lw=0.8, ls="--")
         right.annotate(f"{exponent:g}: {words}", (70, exponent + 0.04), fontsize=8)

@@ -15,7 +15,7 @@
       const text = [row.textContent, row.dataset.id || "", about, origin, node.querySelector("h3").textContent];
       return { row, verdict: row.dataset.verdict, text: text.join(" | ").replace(/\s+/g, " ").toLowerCase() };
     }),
-    boxes: [...node.querySelectorAll(".group, .groups, .measured, .tables")],
+    boxes: [...node.querySelectorAll(".group, .groups, .measured, .tables"), node.closest(".variant") || []].flat(),
   }));
   const opened = new Map(); // which groups were open before the search opened others
 
@@ -50,7 +50,7 @@
         all += 1;
         if (fits) {
           shown += 1;
-          for (let box = row.parentElement; box !== node; box = box.parentElement) filled.add(box);
+          for (let box = row.parentElement; !box.matches(".paper, #experiments"); box = box.parentElement) filled.add(box);
         }
       }
       for (const box of boxes) {

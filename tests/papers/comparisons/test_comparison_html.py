@@ -7,8 +7,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from papers.comparisons import bars, drawing
 from papers.comparisons.comparison import Comparison
-from papers.comparisons.models import page_graph
+from papers.comparisons.models import find, page_graph
+from papers.comparisons.pages import both_counts
 from papers.comparisons.text import as_markdown
 from papers.comparisons.webpage import as_html
 from shared.graph.measure import measure
@@ -80,6 +84,29 @@ def test_the_drawing_has_a_box_a_layer_and_its_edges() -> None:
     assert "bracket" not in svg
     folded = as_html(Comparison((measure(parse(graphs.block(blocks=4), "f")),) * 2)).split("<svg")[2]
     assert "× 4</text>" in folded
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(tmp_path: Path, show, axe, scheme: str) -> None:
+    sources = [find(f"graph:{name}") for name in ("bert-base", "t5-small")]
+    correct, published = both_counts(sources)
+    found = {"real_models": [{"the real model": "BERT Base", "parameters": "109,482,240"}]}
+    texts = {"pair": page("bert-base", "t5-small"), "published": as_html(correct, found, published=published)}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        assert axe(show(tmp_path / f"{name}.html", color_scheme=scheme)) == []
+
+
+def test_the_figures_for_a_paper_show_what_the_page_shows() -> None:
+    correct, _ = both_counts([find(f"graph:{name}") for name in ("resnet-block", "vit-b16")])
+    drawn = bars.figure(correct)
+    (axes,) = drawn.axes
+    assert axes.get_xscale() == "log" and axes.get_xlim()[0] == 1
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ResNet Block", "ViT-B/16"]
+    graphs = drawing.figure(correct)
+    names = {text.get_text() for axes in graphs.axes for text in axes.texts}
+    assert {layer.name for model in correct.models for layer in model.layers} <= names
+    assert "Conv2D_1 (removed)" in drawing.in_words(correct) and "patch_embed (added)" in drawing.in_words(correct)
 
 
 def test_the_page_in_a_browser(tmp_path: Path, show) -> None:

@@ -413,6 +413,12 @@ def test_two_models_are_compared_in_a_browser(server: Server, show, tmp_path: Pa
     assert {address.split("/")[2] for address in page.requests if address.startswith("http")} == {server.address}
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_its_pages(server: Server, show, axe, scheme: str) -> None:
+    for path in ("/", "/docs"):
+        assert axe(show(f"http://{server.address}{path}", color_scheme=scheme)) == []
+
+
 def test_a_pasted_graph_and_a_bad_one_in_a_browser(server: Server, show) -> None:
     from playwright.sync_api import expect
 

@@ -13,7 +13,7 @@ import torchvision.transforms.functional as TF
 from torch import nn
 
 from papers.vit import vit_part4_scratch as script
-from papers.vit.part4 import networks
+from papers.vit.part4 import changes, networks
 from papers.vit.part4.runs import PLAIN, Best, Curve, Recipe, Run, Validation
 from papers.vit.part4.trainer import Trainer, identity
 from shared.data import load_images
@@ -97,6 +97,7 @@ def test_a_factor_changes_one_thing(name: str, what: str, data: TrainingData) ->
 def test_the_plain_recipe_changes_nothing(data: TrainingData) -> None:
     assert differences(PLAIN, data) == set()
     assert {run.change for run in script.plan(configured(Path()))} == set(networks.FACTORS)
+    assert set(changes.NAMES) == set(networks.FACTORS) - {"plain"}  # each has a name for the figure
 
 
 def test_he_initialisation(data: TrainingData) -> None:
