@@ -76,8 +76,9 @@ def more(model: Model) -> dict[str, str]:
         token = sum(one.layers * one.cached for one in asked.caching)
         cache = asked.cache(asked.length)
         where = "; its attention is taken to be causal" if asked.assumed else ""
-        cells["Cache of a token"] = f"{short(token)} numbers, {2 * token / 1e3:,.1f} KB in 16 bits{where}"
-        cells["Cache of a sequence"] = f"{gigabytes(2 * cache)} in 16 bits at {asked.length:,} tokens"
+        cells["Cache of a token"] = f"{short(token)} numbers, {short(2 * token)}B in 16 bits{where}"
+        size = gigabytes(2 * cache) if cache > 5e8 else f"{short(2 * cache)}B"
+        cells["Cache of a sequence"] = f"{size} in 16 bits at {asked.length:,} tokens"
     return cells
 
 

@@ -9,7 +9,8 @@ hangs on a value that does not exist, it is taken by rule, and `decided` says so
     a number                       1
     the places where a mask holds  all
 
-Attention is one fused operation that keeps its inputs, its output and one number a query (as torch's own kernels do).
+Attention is one fused operation that keeps its inputs, its output and one number a query, as torch's own kernels do;
+not where its mask is learned.
 """
 
 from __future__ import annotations
@@ -177,6 +178,14 @@ class _Attention(torch.autograd.Function):
         raise RuntimeError("a dry run has no backward pass")
 
 
+def _plain(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Attention whose positions are learned as its mask: the scores are kept."""
+    repeats = query.shape[-3] // key.shape[-3] if query.dim() > 3 else 1
+    key, value = (one.repeat_interleave(repeats, -3) if repeats > 1 else one for one in (key, value))
+    scale = query.shape[-1] ** -0.25
+    return torch.softmax((query * scale) @ (key * scale).transpose(-2, -1) + mask, -1) @ value
+
+
 class Fused(TorchFunctionMode):
     """Attention as one operation with the products of its matrices inside."""
 
@@ -184,6 +193,9 @@ class Fused(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
             given = [*args, *(kwargs[name] for name in ("query", "key", "value") if name in kwargs)][:3]
+            mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
+            if isinstance(mask, torch.Tensor) and mask.requires_grad:  # no fused operation learns its mask
+                return _plain(*given, mask)
             return _Attention.apply(*given)
         if func in (torch.compiler.is_compiling,):
             return False

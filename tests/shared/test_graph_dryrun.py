@@ -132,6 +132,18 @@ class Attention(nn.Module):
         return self.o(out.transpose(1, 2).flatten(2))
 
 
+class Learned(Attention):
+    """With positions that are learned as a mask, as T5 has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1, 2, 20, 20))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (layer(x).unflatten(-1, (-1, WIDTH // 2)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        return self.o(F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias * 2).transpose(1, 2).flatten(2))
+
+
 class Scan(nn.Module):
     """A state-space mixer: heads, products of its own, a loop over the tokens, no softmax."""
 
@@ -216,7 +228,8 @@ def block() -> nn.Module:
 @pytest.mark.parametrize(
     ("module", "shape"),
     [(convolutions, (1, 3, 16, 16)), (block, (1, 20, WIDTH)), (Attention, (1, 20, WIDTH)),
-     (lambda: Attention(groups=1), (1, 20, WIDTH)), (lambda: Attention(fused=False), (1, 20, WIDTH)),
+     (Learned, (1, 20, WIDTH)), (lambda: Attention(groups=1), (1, 20, WIDTH)),
+     (lambda: Attention(fused=False), (1, 20, WIDTH)),
      (lambda: nn.Sequential(block(), nn.Dropout(0.1), nn.Linear(WIDTH, 3)), (1, 20, WIDTH))],
 )  # fmt: skip
 def test_what_is_kept_is_what_autograd_keeps(module: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
