@@ -149,7 +149,7 @@ def stored(name: str) -> Model | None:
 
 
 def store(model: Model, name: str) -> None:
-    """Keep a built-in model for `stored`: a line a layer."""
+    """Keep a built-in model for `stored`: a line per layer."""
     plain = {field.name: field.default for field in fields(Layer)}
     rows = [
         {key: value for key, value in asdict(layer).items() if value not in ([], None) and value != plain[key]}

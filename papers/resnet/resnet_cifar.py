@@ -1,7 +1,7 @@
 """Section 4.2: residual and plain networks trained on CIFAR-10 with the paper's recipe; the error at the end is judged.
 
     python resnet_cifar.py                                        ResNet-20 and plain-20, 64,000 updates each
-    python resnet_cifar.py --config configs/resnet/cifar-short.toml      8,000 updates, three seeds: minutes a run
+    python resnet_cifar.py --config configs/resnet/cifar-short.toml      8,000 updates, three seeds: minutes per run
     python resnet_cifar.py --models ResNet-110 plain-110 --experiment cifar-110
     python resnet_cifar.py --models ResNet-8 --data digits --image-size 8 --validation 100 --steps 200 --every 50
 
@@ -44,7 +44,7 @@ from shared.text import notice
 from shared.training import experiment, runs, stream, trainer
 from shared.training.runs import Natural, Positive, RunFiles, Variant
 from shared.training.stream import Augmentation, TrainingData
-from shared.verdict import Measured
+from shared.verdict import Measured, standard_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -212,7 +212,7 @@ class Curve(runs.Curve):
         return self.errors("test")[-1]
 
     def errors(self, of: Literal["training", "validation", "test"]) -> list[float]:
-        """In %, a value a point; NaN of no image."""
+        """In %, a value per point; NaN of no image."""
         if of == "training":
             return [100 * p.wrong / p.seen for p in self.points]
         images = getattr(self, f"{of}_images")
@@ -490,7 +490,7 @@ def last_errors(curves: dict[Run, Curve]) -> tuple[str, list[str], list[list[Any
     """A row for every finished run."""
     rows = []
     for run, curve in curves.items():
-        error = math.sqrt(curve.test_error * (100 - curve.test_error) / curve.test_images)
+        error = standard_error(curve.test_error, curve.test_images)
         shown = [f"{curve.errors(of)[-1]:.2f}" for of in ("training", "validation", "test")]
         rows.append([run.model, run.seed, f"{curve.steps:,}", *shown, f"{error:.2f}"])
     columns = ["network", "seed", "updates", "training", "validation", "test", "± (test images)"]
@@ -498,7 +498,7 @@ def last_errors(curves: dict[Run, Curve]) -> tuple[str, list[str], list[list[Any
 
 
 def spread_lines(repeats: Repeats, images: int) -> list[str]:
-    """Mean and sample deviation over the seeds, where there are several."""
+    """Mean and SD over the seeds, where there are several."""
     lines = []
     for model, cell in repeats.items():
         errors = [curve.test_error for curve in cell]

@@ -56,7 +56,7 @@ def main(config: Config) -> Record:
     if not isinstance(result["results"].get("data"), dict):
         raise UserError(f"{path}: not a few-shot result; name one with --result (make fewshot writes it)")
     shown = find_draw(config, path, result)
-    suffix = result["experiment"].removeprefix("fewshot")
+    suffix = suffix_of(result["experiment"])
     question = f"What does a {config.shots}-shot training set look like?"
     with Record("vit", f"pictures{suffix}", config=config, results=config.results, question=question) as record:
         record.seed = result["provenance"]["seed"]
@@ -80,6 +80,12 @@ def main(config: Config) -> Record:
             "whether another draw would do better: it is one of several, whose spread is in the few-shot figures."
         )
     return record
+
+
+def suffix_of(experiment: str) -> str:
+    """What a few-shot result's name gives to names made of it: `-offline` of fewshot-offline, `-mine` of mine."""
+    rest = experiment.removeprefix("fewshot").lstrip("-")
+    return f"-{rest}" if rest else ""
 
 
 def find_draw(config: Config, path: Path, result: dict) -> ImageSet:

@@ -165,7 +165,7 @@ class Arrays:
 class TrainingData:
     """All that one run reads: its images to train on, the validation and the held-out images, and the normalisation.
 
-    mean, std: of pixels in 0..1, one number a channel; the mean also one a pixel, float32 [3, S, S].
+    mean, std: of pixels in 0..1, one number per channel; the mean also one a pixel, float32 [3, S, S].
     """
 
     train: Arrays

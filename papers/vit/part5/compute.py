@@ -18,7 +18,7 @@ from papers.vit.part5.claims import HOLDS, Finding, in_words
 from shared.errors import UserError
 from shared.published import RESTORE, Named, Number, Published
 from shared.record import Record
-from shared.verdict import Measured
+from shared.verdict import Measured, binomial_variance
 
 FAMILIES = {"ViT": "ViT-", "ResNet": "ResNet", "hybrid": "R50x1+"}  # how their rows in Table 6 begin
 OPERATIONS = 6  # of one multiply-add in training: two forward, four backward
@@ -106,8 +106,7 @@ def of_all(parts: dict[str, bool]) -> str:
 
 def standard_error(first: float, second: float, data: str) -> float:
     """Of the difference of two accuracies in %, from the test sets alone (binomial, images of its own for each)."""
-    total = sum(p * (100 - p) for p in (first, second))
-    return math.sqrt(total / TEST_IMAGES[data])
+    return math.sqrt(sum(binomial_variance(percent, TEST_IMAGES[data]) for percent in (first, second)))
 
 
 def error_of(first: Row, second: Row, data: str) -> float:
@@ -223,7 +222,7 @@ def accuracy_at(front: Points, compute: float) -> float:
 
 
 def joint_frontier(rows: Rows, families: Iterable[str], data: str) -> list[Row]:
-    """The models of these families that no cheaper one of them equals or beats, by rising compute."""
+    """The Pareto front of these families' models, by rising compute: no cheaper one equals or beats them."""
     members = [row for family in families for row in of(rows, family)]
     front = frontier(points(members, data))
     return [row for point in front for row in members if (row.compute, row.scores[data]) == point]

@@ -201,3 +201,11 @@ def test_another_result_is_refused(config, results):
     )
     with pytest.raises(UserError, match="not a few-shot result"):
         script.main(replace(config, result="tables"))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "suffix"),
+    [("fewshot", ""), ("fewshot-offline", "-offline"), ("mine", "-mine"), ("my-fewshot", "-my-fewshot")],
+)
+def test_a_result_of_any_name_keeps_its_dash(experiment, suffix):
+    assert script.suffix_of(experiment) == suffix
