@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 LOOKS = {"ViT": ("o", "-", "#1b4f8a"), "hybrid": ("D", ":", "#7a7a7a"), "ResNet": ("s", "--", "#c8642c")}
 FIGURE5 = (
-    "Figure 5 from Table 6: accuracy against pre-training compute. Lines: each family's Pareto front (no "
-    "cheaper model of it is better); ringed: the Pareto front of ViTs and ResNets. Crossed: the one compute of 7 epochs that is not "
-    "half of the same model's at 14. One run per point, no deviation in print."
+    "Figure 5 from Table 6: accuracy against pre-training compute. Lines: each family's Pareto front "
+    "(no cheaper one is better); ringed: the Pareto front of ViTs and ResNets. Crossed: the one compute of 7 epochs "
+    "that is not half of the same model's at 14. One run per point, no deviation in print."
 )
 COUNTED = (
     "exaFLOPs of Table 6, counted from the architectures, above what is printed. Bars: the rounding of the printed "
