@@ -51,7 +51,7 @@ def made(folder, tmp_path_factory) -> Path:
         patch.setattr(
             features,
             "extract",
-            lambda e, images, choice, say=None: images.arrays().reshape(len(images), -1).astype(np.float32),
+            lambda e, images, choice, **how: images.arrays().reshape(len(images), -1).astype(np.float32),
         )
         patch.setattr(models, "computed_in", lambda identity, choice: choice)
         fewshot.main(
