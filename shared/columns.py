@@ -92,7 +92,12 @@ def classes(
             raise UserError(f"{where}: the column {name} holds lists, several labels per image; name another: --label")
         return classes(pc.list_element(column, 0), name, where, row_words, names)
     if pa.types.is_dictionary(kind):
-        return classes(column.cast(kind.value_type), name, where, row_words, names)
+        # once for each different value that a row has; values written out row by row could take any memory
+        whole = column.combine_chunks()
+        used = pc.drop_null(pc.unique(whole.indices))
+        labels, found = classes(pa.chunked_array([whole.dictionary.take(used)]), name, where, row_words, names)
+        place = pc.index_in(whole.indices, value_set=used)  # None for a row without a value
+        return np.array([-1 if at is None else labels[at] for at in place.to_pylist()], np.int64), found
     if pa.types.is_floating(kind):
         values = column.drop_null()
         values = values.filter(pc.is_finite(values))
@@ -118,6 +123,16 @@ def classes(
     found = pc.index_in(column, value_set=pa.array(values, column.type))
     labels = np.array([-1 if place is None else place for place in found.to_pylist()], np.int64)
     return labels, [str(value) for value in values]
+
+
+def values(column: pa.Array) -> list:
+    """As `to_pylist`; equal values of a dictionary are one object in memory."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return column.to_pylist()
+    known = column.dictionary.to_pylist()
+    return [None if at is None else known[at] for at in column.indices.to_pylist()]
 
 
 def _numbered(column: pa.ChunkedArray, name: str, row_words: Callable[[int], str], names: Sequence[str]) -> np.ndarray:

@@ -22,9 +22,11 @@ from shared.sources import Rows, Source, normal_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 NUMBERED = re.compile(r"-(\d{5})-of-(\d{5})")  # a part's number and how many parts there are
 LFS_POINTER = b"version https://git-lfs"
+MOST_COMPRESSED, ROOM = 1000, 64 << 20  # a row group may grow by this factor and by so many bytes
 COPY = "missing from the copy; fetch it from the hub"
 
 
@@ -81,15 +83,15 @@ def source(
 
     try:
         for file in files:
-            _check_size(file, pq.read_metadata(file).num_rows)
+            _check_size(file, pq.read_metadata(file))
         schema = pq.read_schema(files[0])
         names = (names or {}) | class_names(schema)
         image, label = columns.choose(str(files[0]), schema, names, label, image)
         struct = pa.types.is_struct(schema.field(image).type)
         wanted = [*([f"{image}.path"] if struct else []), label]
-        tables = [pq.ParquetFile(file).read(columns=wanted) for file in files]
+        tables = [opened(file, wanted).read(columns=wanted) for file in files]
         table = pa.concat_tables(tables, promote_options="permissive")
-        paths = table.column(image).combine_chunks().field("path").to_pylist() if struct else [None] * len(table)
+        paths = columns.values(table.column(image).combine_chunks().field("path")) if struct else [None] * len(table)
         file_names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
         rows = ParquetRows(files, image, file_names, struct)
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -133,11 +135,31 @@ def class_names(schema: pa.Schema) -> dict[str, list[str]]:
         return {}
 
 
-def _check_size(file: Path, rows: int) -> None:
-    """An image takes bytes: a few KB that claim a thousand million rows are no images, and no memory is asked for."""
-    size = file.stat().st_size
+def opened(file: Path, wanted: Sequence[str]) -> pq.ParquetFile:
+    """A parquet file. What the columns `wanted` hold once and name many times stays so in memory, as dictionaries.
+
+    Not mapped: a mapped file would stay in the resident memory.
+    """
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(file)
+    leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    named = [leaf for leaf in leaves if any(f"{leaf}.".startswith(f"{column}.") for column in wanted)]
+    return pq.ParquetFile(file, metadata=metadata, read_dictionary=named)
+
+
+def _check_size(file: Path, metadata: pq.FileMetaData) -> None:
+    """Images take bytes, and cannot be compressed much: no memory is asked for what a file of a few KB claims."""
+    size, rows = file.stat().st_size, metadata.num_rows
     if rows > size:
         raise UserError(f"{file}: claims {rows:,} rows in {size:,} bytes, which cannot be images; fetch it again")
+    for group in range(metadata.num_row_groups):
+        whole = metadata.row_group(group).total_byte_size
+        if whole > MOST_COMPRESSED * size + ROOM:
+            raise UserError(
+                f"{file}: row group {group} becomes {whole:,} bytes out of a file of {size:,}, which cannot be images; "
+                "fetch it again"
+            )
 
 
 def lfs(file: Path) -> str:
@@ -165,14 +187,16 @@ class SomeRows:
 
 
 class ParquetRows:
-    """Encoded images in parquet files: one row group at a time is in memory, its rows are read together."""
+    """Encoded images in parquet files: one row group at a time is in memory, its rows are read together.
+
+    A file may hold equal images once and name them many times (dictionary encoding); so they stay in memory.
+    """
 
     def __init__(self, files: list[Path], image: str, names: list[str], struct: bool = True) -> None:
-        import pyarrow.parquet as pq
-
         self.files, self.image, self.names, self.struct = files, image, names, struct
         self.identity = json.dumps(["parquet", image, [hub.file_identity(file) for file in files]])
-        self._open = [pq.ParquetFile(file) for file in files]  # mapped files would stay in the resident memory
+        self._leaf = f"{image}.bytes" if struct else image
+        self._open = [opened(file, [self._leaf]) for file in files]
         self._groups = [(f, g) for f, file in enumerate(self._open) for g in range(file.num_row_groups)]
         counts = [self._open[f].metadata.row_group(g).num_rows for f, g in self._groups]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -216,8 +240,7 @@ class ParquetRows:
                 self._held = None  # two groups are never in memory at once
                 file, number = self._groups[group]
                 try:
-                    wanted = f"{self.image}.bytes" if self.struct else self.image
-                    table = self._open[file].read_row_group(number, columns=[wanted])
+                    table = self._open[file].read_row_group(number, columns=[self._leaf])
                 except OSError as error:  # ArrowException's reading errors are OSErrors too
                     why = f"row group {number} is damaged ({error}); fetch the file again"
                     raise UserError(f"{self.files[file]}: {why}") from error

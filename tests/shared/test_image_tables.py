@@ -379,3 +379,52 @@ def test_the_hub_is_not_asked_for_what_is_here(tmp_path: Path, monkeypatch: pyte
     assert len(load_images("me/birds:large", root=tmp_path)) == 3
     with pytest.raises(UserError, match=r"several configurations have a split train \(large, small\)"):
         load_images("me/birds", root=tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------ memory
+
+
+def test_equal_images_and_texts_of_a_file_are_in_memory_once(tmp_path: Path) -> None:
+    """A file of 2 MB that names one image, one path and two labels a thousand times: 2 GB in rows."""
+    rows = 1000
+
+    def named(*values: bytes | str) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(pa.array([i % len(values) for i in range(rows)]), list(values))
+
+    image = pa.StructArray.from_arrays([named(png(1) + bytes(1 << 20)), named("x" * (1 << 20))], ["bytes", "path"])
+    table = pa.table({"image": image, "label": named("0" * 1000, "1" * 1000)})
+    pq.write_table(table, tmp_path / "x.parquet", dictionary_pagesize_limit=1 << 30, store_schema=False)
+    del image, table
+    before = pa.total_allocated_bytes()
+    found = load_images(str(tmp_path / "x.parquet"))
+    np.testing.assert_array_equal(found.image(rows - 1), pixels(1))
+    assert pa.total_allocated_bytes() - before < 16 << 20
+    assert len({id(name) for name in found.names}) == 1
+    assert found.class_names == ["0" * 1000, "1" * 1000] and np.bincount(found.labels).tolist() == [500, 500]
+
+
+def test_a_dictionarys_unused_and_missing_values_are_no_classes(tmp_path: Path) -> None:
+    label = pa.DictionaryArray.from_arrays(pa.array([2, None, 0, 2]), ["wren", "unused", "tit"])
+    found = load_images(str(write(tmp_path / "x.parquet", label=label)))
+    assert found.class_names == ["tit", "wren"] and found.labels.tolist() == [0, 1, 0]
+
+
+def test_a_file_that_becomes_far_larger_than_itself_is_refused(tmp_path: Path) -> None:
+    bomb = pa.array([{"bytes": bytes(36 << 20), "path": "a.png"}] * 2, images(1).type)
+    pq.write_table(
+        pa.table({"image": bomb, "label": [0, 1]}), tmp_path / "x.parquet", compression="zstd", use_dictionary=False
+    )
+    with pytest.raises(UserError, match=r"x\.parquet: row group 0 becomes 75,\d+,\d+ bytes out of a file of"):
+        load_images(str(tmp_path / "x.parquet"))
+
+
+def test_files_that_are_taken_for_one_split_are_told(tmp_path: Path) -> None:
+    for name in ("spring", "autumn"):
+        write(tmp_path / "x" / f"{name}.parquet", label=[0, 1])
+    assert "files of train: autumn.parquet, spring.parquet" in load_images(str(tmp_path / "x")).assumed()
+    for name in ("trainset", "testset"):
+        write(tmp_path / "y" / f"{name}.parquet", label=[0, 1])
+    first, second = load_two(str(tmp_path / "y"))
+    assert (first.split, second.split) == ("train", "test") and not any(
+        "files of train" in line for line in first.assumed()
+    )
