@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Say = Callable[[str], None]
 SHARD = 256  # images
-CPU_BATCH = 32  # fixed, since another batch size gives other last bits; larger ones are no faster on CPUs
+# Images a pass, by rule and not by timing: another batch size gives other last bits. More are no faster on a CPU; a GPU
+# takes a whole shard, which every card for such networks holds in float16.
+CPU_BATCH, GPU_BATCH = 32, SHARD
 # The steps from decoded images to numbers. When a step comes to give other numbers, raise its version: features in
 # users' caches are then computed again. tests/shared/test_reference_features.py notices such a change. Decoding is not
 # a step: the key has the hashes of the decoded images. A wheel's conversion has its own number, `wheels.CONVERSION`.
@@ -87,10 +89,10 @@ def extract(
 ) -> np.ndarray:
     """float32 [n, dim]: the encoder's numbers for every image, from the cache where it has them.
 
-    batch_size "auto": 32 on a CPU, on a GPU the one found fastest; halved when the memory is not enough. A batch with
-    numbers that are not finite is computed again in float32 (float64 after float32), and `say` (default: stderr) is
-    told so, on this run and on every later one that takes these features from the cache. later: images that the caller
-    gives the encoder after these, for the time that is left.
+    batch_size "auto": by the kind of device (CPU_BATCH, GPU_BATCH); halved when the memory is not enough. A batch with
+    numbers that are not finite is computed again in float32 (float64 after float32). `say` (default: stderr) is told of
+    both, on this run and on every later one that takes these features from the cache. later: images
+    that the caller gives the encoder after these, for the time that is left.
 
     UserError: numbers stay without a finite value; not even one image fits into the memory; an image is unreadable.
     """
@@ -107,15 +109,21 @@ def extract(
 
 def recipe(encoder: Deferred, choice: Choice, batch_size: int | str) -> dict[str, str]:
     """Everything besides the images that the numbers depend on."""
-    auto = CPU_BATCH if choice.device.type == "cpu" else "auto"
     identity = encoder.identity
     readers = ("hf", "timm") if identity.kind == "wheel" else (identity.kind,)  # a wheel is read by one of the two
     steps = [f"{step} {FEATURES_VERSION[step]}" for step in ("extract", "transform", *readers)]
     libraries = [f"{name} {version(name)}" for name in LIBRARIES]
-    own = {"shard": SHARD, "batch": auto if batch_size == "auto" else batch_size, "compiled": encoder.compiled}
+    own = {"shard": SHARD, "batch": images_a_pass(choice, batch_size), "compiled": encoder.compiled}
     own |= {"device": choice.device.type, "dtype": choice.dtype_name, "steps": steps, "libraries": libraries}
     own |= {f.name: getattr(identity, f.name) for f in fields(identity) if f.compare}
     return {name: str(value) for name, value in own.items()}
+
+
+def images_a_pass(choice: Choice, batch_size: int | str) -> int:
+    """How many images go through the network at once, as long as the memory is enough."""
+    if batch_size != "auto":
+        return batch_size
+    return CPU_BATCH if choice.device.type == "cpu" else GPU_BATCH
 
 
 # Extraction ----------------------------------------------------------------------------------------------------------
@@ -135,7 +143,7 @@ class _Extraction:
         self.encoder, self.images, self.choice, self.say = encoder, images, choice, say
         self.name = encoder.identity.name
         self.folder = ShardFolder(self.name, recipe(encoder, choice, batch_size)) if cache else None
-        self.batch_size = CPU_BATCH if batch_size == "auto" and choice.device.type == "cpu" else batch_size
+        self.whole_batch = self.batch_size = images_a_pass(choice, batch_size)
         self.rank, self.world = rank_and_world()
         self.own = range(self.rank, shard_count(images), self.world)
 
@@ -176,8 +184,6 @@ class _Extraction:
                 yield kept
                 continue
             encoder = self.encoder.encoder
-            if self.batch_size == "auto":
-                self.batch_size = best_batch_size(encoder, self.images)
             rows = rows_of(self.images, number)
             self.images.subset(rows).fetch()
             first = rows.start
@@ -215,6 +221,11 @@ class _Extraction:
             parts.append(features)
             progress.step(len(features))
             if item.first + len(features) == rows_of(self.images, item.shard).stop:
+                if self.batch_size < self.whole_batch:
+                    notes.append(
+                        f"{self.name}: {self.batch_size} images a pass, since the memory was not enough for "
+                        f"{self.whole_batch}; the last digits can differ by that"
+                    )
                 shard = Shard(item.shard, np.concatenate(parts), notes)
                 self._write(shard)
                 yield shard
@@ -234,7 +245,7 @@ class _Extraction:
             self.batch_size = size // 2
             if inputs.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.say(f"{self.name}: out of memory with {size} images, going on with {self.batch_size}")
+            notice(f"{self.name}: out of memory with {size} images, going on with {self.batch_size}")
 
     def _again_in_higher_precision(self, batch: _Batch, features: np.ndarray) -> tuple[np.ndarray, str]:
         indices = range(batch.first, batch.first + len(features))
@@ -270,30 +281,6 @@ def _stacked(images: list[np.ndarray]) -> Tensor | list[np.ndarray]:
     if len({image.shape for image in images}) > 1:
         return images
     return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
-
-
-def best_batch_size(encoder: Encoder, images: ImageSet, smallest: int = 32) -> int:
-    """The batch size, doubled from `smallest` to at most SHARD, beyond which the rate grows by less than 5 %.
-
-    Timed on the set's own first images. The last one that fits into the memory when it runs out before that.
-    """
-    best, best_rate = smallest, 0.0
-    size = smallest
-    while size <= min(SHARD, len(images)):
-        try:
-            inputs = prepared(encoder, images, range(size))
-            encoder.forward(inputs).cpu()  # chooses and loads kernels
-            start = time.perf_counter()
-            encoder.forward(inputs).cpu()  # `.cpu()` waits for the device
-            rate = size / (time.perf_counter() - start)
-        except RuntimeError as error:
-            if not _out_of_memory(error):
-                raise
-            return best if best_rate else max(1, smallest // 2)
-        if rate < 1.05 * best_rate:
-            return best
-        best, best_rate, size = size, rate, size * 2
-    return best
 
 
 def _out_of_memory(error: RuntimeError) -> bool:

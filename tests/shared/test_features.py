@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from io import BytesIO
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from shared import data, device, features
 from shared.data import ImageSet, load_images
 from shared.errors import UserError
-from shared.features import Deferred, ahead, best_batch_size, extract
+from shared.features import Deferred, ahead, extract
 from shared.transforms import Transform
 
 WORKER = Path(tiny_encoder.__file__)
@@ -233,13 +232,16 @@ class Greedy(Network):
         return super().forward(x)
 
 
-def test_out_of_memory_halves_the_batch_and_says_so(noise: ImageSet) -> None:
+def test_out_of_memory_halves_the_batch_and_says_so(noise: ImageSet, capsys: pytest.CaptureFixture) -> None:
     part = noise.subset(slice(0, 100))
-    network, said = Greedy(10), []
-    measured = extract(tiny_encoder.encoder(network), part, FLOAT32, say=said.append, cache=False)
-    np.testing.assert_allclose(measured, extract(tiny_encoder.encoder(), part, FLOAT32), atol=1e-5)
+    network, said, later = Greedy(10), [], []
+    measured = extract(tiny_encoder.encoder(network), part, FLOAT32, say=said.append)
+    np.testing.assert_allclose(measured, extract(tiny_encoder.encoder(), part, FLOAT32, cache=False), atol=1e-5)
     assert max(network.batches) == 8
-    assert [line.split("going on with ")[1] for line in said] == ["16", "8"]
+    assert [line.rpartition("with ")[2] for line in capsys.readouterr().err.splitlines()] == ["16", "8"]
+    assert len(said) == 1 and "8 images a pass, since the memory was not enough for 32" in said[0]
+    extract(Deferred(identity(), forbidden), part, FLOAT32, say=later.append)
+    assert later == said  # whoever takes them from the cache is told too
 
 
 def test_memory_for_not_even_one_image_is_the_users_to_know(noise: ImageSet) -> None:
@@ -256,27 +258,11 @@ def test_another_error_of_the_model_is_not_taken_for_a_lack_of_memory(noise: Ima
         extract(tiny_encoder.encoder(Broken()), noise.subset(slice(0, 9)), FLOAT32)
 
 
-def test_the_search_stops_where_the_rate_stops_growing_or_the_memory_ends(
-    noise: ImageSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(features, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
-
-    class Overhead(Network):  # 20 ms a call, and 1 ms for every image above 64
-        def forward(self, x: Tensor) -> Tensor:
-            clock[0] += 0.02 + 0.001 * max(0, len(x) - 64)
-            return super().forward(x)
-
-    class Linear(Greedy):  # 20 ms a call, however large
-        def forward(self, x: Tensor) -> Tensor:
-            clock[0] += 0.02
-            return super().forward(x)
-
-    assert best_batch_size(tiny_encoder.encoder(Overhead()), noise) == 64
-    assert best_batch_size(tiny_encoder.encoder(Linear(1000)), noise) == 256
-    assert best_batch_size(tiny_encoder.encoder(Linear(140)), noise) == 128
-    assert best_batch_size(tiny_encoder.encoder(Linear(20)), noise) == 16
-    assert best_batch_size(tiny_encoder.encoder(), noise.subset(slice(0, 5))) == 32
+def test_how_many_images_a_pass_is_a_rule_and_no_timing() -> None:
+    gpu = device.Choice(torch.device("cuda", 0), torch.float16, "a card")
+    assert features.images_a_pass(FLOAT32, "auto") == 32 and features.images_a_pass(gpu, "auto") == features.SHARD
+    encoder = Deferred(identity(), forbidden)
+    assert features.recipe(encoder, gpu, "auto") == features.recipe(encoder, gpu, features.SHARD)
 
 
 # ------------------------------------------------------------------------------------------------ precision
