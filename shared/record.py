@@ -174,7 +174,8 @@ class Record:
 
     def use_identity(self, identity: Identity, name: str | None = None, preprocessing: str | None = None) -> None:
         """`use_model` for a model's identity; name and preprocessing where they are not the model's own."""
-        same = {key: getattr(identity, key) for key in ("revision", "weights_sha256", "stand_in")}
+        keys = ("revision", "weights_sha256", "stand_in", "transform_from")
+        same = {key: getattr(identity, key) for key in keys}
         self.use_model(name or identity.name, preprocessing=preprocessing or identity.preprocessing, **same)
 
     def use_run(self, path: Path, seed: int | None = None, starts: Sequence[str] = ()) -> str:

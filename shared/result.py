@@ -29,13 +29,17 @@ class Images(msgspec.Struct):
 
 
 class Model(msgspec.Struct):
-    """A model used. `weights_sha256` as in `Identity`; preprocessing: its transform as one string."""
+    """A model used. `weights_sha256` as in `Identity`; preprocessing: its transform as one string.
+
+    transform_from: where that was read, and which keys; "" where the suite pins it.
+    """
 
     name: str
     revision: str | None
     weights_sha256: str | None
     preprocessing: str
     stand_in: str | None = None
+    transform_from: str = ""
 
 
 class TrainingRun(msgspec.Struct, kw_only=True):

@@ -21,7 +21,9 @@ Nothing is imported or downloaded here.
 from __future__ import annotations
 
 import difflib
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -71,6 +73,12 @@ class Spec:
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def same(self) -> tuple[str, ...]:
+        """Equal for two spellings of one model, a file's or folder's paths included."""
+        where = self.path.resolve() if self.path else self.revision or ""
+        return self.kind, self.name if self.kind == "timm" or not self.path else "", str(where), self.weights
 
 
 def parse(text: str) -> Spec:
@@ -123,6 +131,15 @@ def parse_with_weights(text: str) -> Spec:
     return spec
 
 
+def refuse_twice(texts: Sequence[str]) -> None:
+    """UserError where two of the texts name one model: results are kept by model."""
+    seen: set[tuple[str, ...]] = set()
+    for text in texts:
+        if (same := parse(text).same) in seen:
+            raise UserError(f"model {text}: named twice, perhaps in two spellings; name each model once")
+        seen.add(same)
+
+
 def with_weights(text: str, weights: str) -> str:
     """The model `text` with `#model` or `#ema`, if it lies in a file or folder and does not say so itself already."""
     spec = parse(text)
@@ -140,6 +157,7 @@ def _with_weights(spec: Spec, weights: Literal["model", "ema"]) -> Spec:
 def _hub(text: str) -> Spec:
     """`owner/name[@revision]` or a folder. timm's own repositories on the hub are timm models."""
     if _is(text, "folder"):
+        text = os.path.normpath(text)
         return Spec(text, "hf", text, path=Path(text).expanduser())
     name, _, revision = text.partition("@")
     if not REPOSITORY.fullmatch(name):
@@ -156,7 +174,7 @@ def _timm(text: str) -> Spec:
     path = Path(after).expanduser()
     if not path.is_file():
         raise UserError(f"timm:{text}: no file {path}; give the checkpoint's path (or a 40-digit commit) after the @")
-    return Spec(f"timm:{text}", "timm", name, path=path)
+    return Spec(f"timm:{name}@{os.path.normpath(after)}", "timm", name, path=path)
 
 
 def _address(text: str, path: str) -> Spec:

@@ -219,7 +219,8 @@ def measure(config: Config) -> Run:
     from shared import device, features, models, specs
 
     given = [specs.with_weights(text, config.weights) for text in config.models]
-    names = [specs.parse_with_weights(text).text for text in given]  # one spelling for one model
+    names = [specs.parse_with_weights(text).text for text in given]
+    specs.refuse_twice(names)
     choice = device.choose(config.device, config.dtype)
     if config.compile and choice.device.type == "cpu":
         device.require_compiler("--compile")
@@ -448,12 +449,14 @@ def say_origin(record: Record, run: Run) -> None:
         record.use_identity(m.encoder.identity, m.title)
         preprocessing = m.encoder.identity.preprocessing
         record.say(f"  {m.starred}: {m.spec} in {m.choice.dtype_name}, images by: {preprocessing}")
+        if m.encoder.identity.transform_from:
+            record.say(f"    {m.encoder.identity.transform_from}")
     dtypes = " and ".join(sorted({m.choice.dtype_name for m in run.models}))
     # a model's own reason for its precision continues the run's
     reasons = dict.fromkeys(m.choice.reason.removeprefix(run.choice.reason) for m in run.models)
     reason = run.choice.reason + "".join(reasons)
     record.use_device(run.choice.name, dtypes, reason)
-    record.say("\n".join([f"  computed on {run.choice.name} in {dtypes} ({reason})", *(f"  {n}" for n in run.notes)]))
+    record.say(f"  computed on {run.choice.name} in {dtypes} ({reason})", *(f"  {n}" for n in run.notes))
     record.results["notes"] = run.notes
 
 

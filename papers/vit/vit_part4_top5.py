@@ -187,11 +187,10 @@ def measure(config: Config) -> tuple[list[Classifier], list[ImageSet], list[str]
     ):  # most of its images are ImageNet training images: add 500 that are not
         sets.append(load_images(config.data, "ilsvrc_val", root=config.data_root))
     choice = choose(config.device, config.dtype)
+    specs.refuse_twice([specs.with_weights(text, config.weights) for text in config.models])
     classifiers: list[Classifier] = []
     for text in config.models:  # all of them before the first is run: a wrong one is refused at once
         spec = specs.parse(specs.with_weights(text, config.weights)).text
-        if spec in [c.spec for c in classifiers]:
-            raise UserError(f"model {text}: named twice, perhaps in two spellings; name each model once")
         identity = models.describe(spec, transform=config.ways[0], head=True)
         subset, found = classes_of(spec, identity, sets[0])
         name = PRINTED_NAMES.get(spec, identity.name)
@@ -481,6 +480,9 @@ def tell_ways(record: Record, classifiers: list[Classifier]) -> None:
     lines = aligned(columns[:-1], [row[:-1] for row in rows], left=(0, 1, 2))
     lines += dict.fromkeys(f"  {c.name}, {w.name}: {w.preprocessing}" for c in classifiers for w in c.ways)
     record.say_table("How the stored images enter", columns, rows, lines=lines)
+    for c in classifiers:
+        if c.identity.transform_from:
+            record.say(f"  {c.name}: {c.identity.transform_from}")
 
 
 def tell_article_images(record: Record, config: Config, shown: Classifier, published: Published) -> None:

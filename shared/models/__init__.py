@@ -43,6 +43,7 @@ class Identity:
     weights_sha256: of the weight file; of the list of the files' sha256 where there are several. stand_in: why a
     verdict must not compare it with a published number, or None. float32_because: see `computed_in`. label_wnids,
     label_names: one a column of a classifier, see `labels.match`. notes: what was assumed or left unread, for the log.
+    transform_from: where the transform was read, and which keys; "" where it is pinned here.
     weights: "model" or "ema", where the spec asks for one.
     """
 
@@ -59,6 +60,7 @@ class Identity:
     label_wnids: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
+    transform_from: str = field(default="", compare=False)
     weights: str = field(default="", compare=False)
     folder: Path | None = field(default=None, compare=False)
     files: tuple[Path, ...] = field(default=(), compare=False)

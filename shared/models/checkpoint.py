@@ -73,6 +73,11 @@ def entries(spec: str, files: Iterable[Path]) -> dict[str, Entry]:
 
 def tensors_of(spec: str, file: Path) -> dict[str, Tensor]:
     """The tensors of one file by their flat names, on the CPU. A pickle is read with weights_only: no code runs."""
+    return tensors_and_name(spec, file)[0]
+
+
+def tensors_and_name(spec: str, file: Path) -> tuple[dict[str, Tensor], str]:
+    """The same, and the architecture's name that a trainer has put beside the weights; "" where there is none."""
     import torch
 
     refuse_other_content(spec, file)
@@ -80,7 +85,7 @@ def tensors_of(spec: str, file: Path) -> dict[str, Tensor]:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            return load_file(file)
+            return load_file(file), ""
         with torch.serialization.safe_globals([Namespace]):  # timm's trainer writes its options beside the weights
             try:
                 whole = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
@@ -90,7 +95,9 @@ def tensors_of(spec: str, file: Path) -> dict[str, Tensor]:
         raise UserError(f"{spec}: {file.name} cannot be read ({_refused(error)})") from None
     flat: dict[str, Tensor] = {}
     _flatten(whole, "", flat, depth=0)
-    return flat
+    said = whole if isinstance(whole, Mapping) else {}
+    name = said.get("arch") or getattr(said.get("args"), "model", "")
+    return flat, name if isinstance(name, str) else ""
 
 
 def _flatten(value: object, name: str, into: dict[str, Tensor], depth: int) -> None:

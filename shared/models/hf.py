@@ -52,6 +52,7 @@ class Config(msgspec.Struct):
     num_labels: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 2
     id2label: dict[str, str] = {}
     architecture: str | None = None  # how timm's own repositories name their network
+    architectures: list[str] = []  # transformers' classes that wrote it
     auto_map: Any = None
     quantization_config: Any = None
 
@@ -145,11 +146,26 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
         float32_because=family.float32_because,
         label_wnids=wnids,
         label_names=names,
-        notes=(*chosen.notes, *_heads_beside(spec.text, found, chosen, head), *hub.assumed(files)),
+        notes=(
+            *chosen.notes,
+            *_built_as(config, family, head),
+            *_heads_beside(spec.text, found, chosen, head),
+            *hub.assumed(files),
+        ),
+        transform_from=processors.keys_read(recipe),
         weights=spec.weights,
         folder=place.path,
         files=files,
     )
+
+
+def _built_as(config: Config, family: Family, head: bool) -> tuple[str, ...]:
+    """A word where the checkpoint was written by another class than those of this architecture."""
+    others = [name for name in config.architectures if name not in (family.encoder, family.classifier)]
+    if not others:
+        return ()
+    built = family.classifier if head else family.encoder
+    return (f"config.json says that it is a {' or '.join(others)}; it is computed as a {built}",)
 
 
 def _heads_beside(spec: str, found: dict, chosen: checkpoint.Chosen, head: bool) -> tuple[str, ...]:

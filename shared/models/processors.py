@@ -50,6 +50,11 @@ WITHOUT_EFFECT = {
 }
 
 
+# What counts for squash and crop too; sizes and cuts count for `own` only.
+ALWAYS = {"image_mean", "image_std", "do_normalize", "do_rescale", "rescale_factor", "resample"}
+ALWAYS |= {"image_processor_type", "feature_extractor_type"}
+
+
 class File(msgspec.Struct, forbid_unknown_fields=True):
     """The keys that are read. Sizes, means and deviations have several spellings and are read below."""
 
@@ -96,6 +101,17 @@ def transform_of(name: str, spec: str, settings: dict, family: str, fixed: Sides
         return transforms.named(name, size, interpolation, mean, std, own)
     except UserError as error:
         raise UserError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def keys_read(settings: dict) -> str:
+    """Which keys of the file decide the pixels, in words, and which do not."""
+    there = [key for key, value in settings.items() if value is not None]
+    always = [key for key in there if key in ALWAYS]
+    own = [key for key in there if key in File.__struct_fields__ and key not in ALWAYS]
+    rest = [key for key in there if key not in File.__struct_fields__]
+    parts = [", ".join(always) or "none", f"for `own` also {', '.join(own)}" * bool(own)]
+    parts.append(f"without effect here: {', '.join(rest)}" * bool(rest))
+    return f"keys read of {FILE}: {'; '.join(filter(None, parts))}"
 
 
 def _processor(file: File, where: str, family: str) -> Processor:

@@ -6,13 +6,16 @@ import difflib
 import re
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from shared import hub, transforms
+import msgspec
+
+from shared import hub, schema, transforms
 from shared.errors import UserError
 from shared.models import DEPTHWISE, GROUP_NORM, Identity, checkpoint, labels
-from shared.models.processors import INSTEAD
+from shared.models.processors import INSTEAD, LARGEST
 from shared.specs import Spec
 from shared.transforms import SIZE, Transform
 
@@ -21,13 +24,18 @@ if TYPE_CHECKING:
 
     from shared.device import Choice
 
+Side = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 # What timm resamples for images of another size; that other tensors are made to fit means another architecture.
 RESAMPLED = re.compile(r"pos_embed|rel_pos|relative_position|pos_emb")
 
 
 def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
     """See `shared.models.describe`. The weights are those of `spec.path`, or the hub's."""
-    settings = _settings(spec)
+    settings, settings_from = _settings(spec)
+    if head and settings.num_classes != 1000 and not spec.path:
+        why = "expected ImageNet-1k's 1,000 (a 21k head cannot be compared), or a file of your own with @"
+        raise UserError(f"{spec}: has {settings.num_classes:,} classes; {why}")
     if spec.path:
         file, revision = spec.path, f"file {spec.path.name}"
     elif settings.hf_hub_id:
@@ -39,27 +47,26 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
             raise UserError(f"{spec}: {why}; give one file with @")
     else:
         raise UserError(f"{spec}: timm names no hub repository for its weights; download them and give {spec}@<path>")
-    if head and settings.num_classes != 1000:
-        why = "expected ImageNet-1k's 1,000 (a 21k head cannot be compared)"
-        raise UserError(f"{spec}: has {settings.num_classes:,} classes; {why}")
     if settings.input_size[0] != 3:
         raise UserError(f"{spec}: takes images of {settings.input_size[0]} channels; only RGB images are known here")
-    wnids, names = labels.imagenet() if head else ((), ())
-    model = _network(spec.name, head, spec.text)
-    weights = _weights(spec.text, file, model, head=head, wanted=spec.weights)
+    weights = _weights(spec.text, spec.name, file, head=head, wanted=spec.weights)
+    wnids, names, notes = _labels(spec, weights.classes) if head else ((), (), ())
+    beside = _beside(file) if spec.path else {}
+    notes = (*notes, *_built_as(spec.name, weights.said, beside.get("architecture")))
     return Identity(
         spec=spec.text,
         name=f"timm:{spec.name}",
         kind="timm",
-        dim=len(names) if head else model.head_hidden_size,
+        dim=len(names) if head else weights.model.head_hidden_size,
         transform=_transform(spec, settings, transform),
         revision=revision + (f", {weights.prefix}*" if weights.prefix else ""),
         weights_sha256=hub.sha256_of([file]),
         head=head,
-        float32_because=_float32_because(model),
+        float32_because=_float32_because(weights.model),
         label_wnids=wnids,
         label_names=names,
-        notes=(*weights.notes, *hub.assumed([file])),
+        notes=(*weights.notes, *notes, *hub.assumed([file])),
+        transform_from=settings_from,
         weights=spec.weights,
         files=(file,),
     )
@@ -76,12 +83,11 @@ def load(identity: Identity, architecture: str, choice: Choice) -> nn.Module:
 
     from shared.models import fast
 
-    model = _network(architecture, identity.head, identity.spec)
-    weights = _weights(identity.spec, identity.files[0], model, head=identity.head, wanted=identity.weights)
+    weights = _weights(identity.spec, architecture, identity.files[0], head=identity.head, wanted=identity.weights)
     checkpoint.refuse_not_finite(identity.spec, weights.state)
     # what no checkpoint holds (tables of positions and the like) is computed by a network that is made in memory
     with torch.random.fork_rng([]):
-        model = _network(architecture, identity.head, identity.spec, device="cpu")
+        model = _network(architecture, weights.classes, device="cpu")
     model.load_state_dict(weights.state, strict=False)
     module = (model if identity.head else fast.PreLogits(model)).eval()
     if any(isinstance(layer, torch.nn.BatchNorm2d) for layer in module.modules()):
@@ -90,27 +96,71 @@ def load(identity: Identity, architecture: str, choice: Choice) -> nn.Module:
     return module.to(device=choice.device, dtype=choice.dtype)
 
 
-def _network(architecture: str, head: bool, spec: str, device: str = "meta") -> nn.Module:
-    """timm's network without weights; on "meta" only its shapes."""
+def _network(architecture: str, classes: int | None, device: str = "meta") -> nn.Module:
+    """timm's network without weights; on "meta" only its shapes. classes: of its head; 0: none; None: timm's number."""
     import timm
     import torch
 
     with torch.device(device):
-        return timm.create_model(architecture, **({} if head else {"num_classes": 0}))
+        return timm.create_model(architecture, **({} if classes is None else {"num_classes": classes}))
+
+
+def _beside(file: Path) -> dict[str, Any]:
+    """timm's own settings file where one lies beside the weights (as in timm's repositories); else nothing."""
+    path = file.with_name("config.json")
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = {}
+    with suppress(UserError):  # some other program's
+        found = hub.settings(path, file.name)
+    return found if isinstance(found.get("architecture"), str) else {}
+
+
+def _labels(spec: Spec, classes: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """(wnids, names, notes) of the head's columns, as a settings file beside the weights names them.
+
+    Without one 1,000 columns are taken for ImageNet-1k's, and others have no names.
+    """
+    told = _beside(spec.path).get("label_names") if spec.path else None
+    if isinstance(told, list) and len(told) == classes and all(isinstance(name, str) for name in told):
+        return *labels.match(spec.text, told), ("the classes are named by label_names in the config.json beside it",)
+    if classes == 1000:
+        taken = "its 1,000 columns are taken for ImageNet-1k's classes in the usual order"
+        return *labels.imagenet(), (taken,) * bool(spec.path)
+    count = f" ({len(told):,} are named there)" if isinstance(told, list) else ""
+    lacks = f"its {classes:,} columns have no names: write architecture and label_names, a list, into a config.json"
+    return (), tuple(f"LABEL_{i}" for i in range(classes)), (f"{lacks} beside it{count}",)
+
+
+def _built_as(architecture: str, *said: str | None) -> tuple[str, ...]:
+    """A word where what lies with the weights names another network than the one that is built."""
+    asked = architecture.partition(".")[0]
+    others = dict.fromkeys(name for name in said if name and name.partition(".")[0] != asked)
+    return tuple(f"the checkpoint says that it is a {name}; it is computed as a {asked}" for name in others)
 
 
 class Weights(NamedTuple):
-    """A state dict that fits the network. prefix, notes: as in `checkpoint.Chosen`."""
+    """A state dict that fits `model`, which is on "meta" and has a head of `classes` (0: none).
+
+    prefix, notes: as in `checkpoint.Chosen`. said: what network the file says that it is of, if it does.
+    """
 
     state: dict[str, Tensor]
     prefix: str
     notes: tuple[str, ...]
+    model: nn.Module
+    classes: int
+    said: str
 
 
-def _weights(spec: str, file: Path, model: nn.Module, *, head: bool, wanted: str) -> Weights:
-    """The tensors of `file` under the names of timm's `model`. UserError unless each of its weights is there once."""
+def _weights(spec: str, architecture: str, file: Path, *, head: bool, wanted: str) -> Weights:
+    """The tensors of `file` under the names of timm's network. UserError unless each of its weights is there once.
+
+    A head has as many classes as the file's.
+    """
+    model = _network(architecture, None if head else 0)
     places = {key: tuple(value.shape) for key, value in model.state_dict().items()}
-    found = checkpoint.tensors_of(spec, file)
+    found, said = checkpoint.tensors_and_name(spec, file)
     if not found:
         raise UserError(f"{spec}: {file.name} has no weights in it; expected a state_dict")
     chosen = checkpoint.choose(spec, found, {key.partition(".")[0] for key in places}, wanted)
@@ -123,6 +173,10 @@ def _weights(spec: str, file: Path, model: nn.Module, *, head: bool, wanted: str
     classifiers = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     heads = () if head else tuple(f"{c}." for c in classifiers)
     translated = {key: value for key, value in translated.items() if not key.startswith(heads)}
+    classes = {len(translated[key]) for c in classifiers if (key := f"{c}.weight") in translated} if head else {0}
+    if len(classes) == 1 and classes != {model.num_classes}:
+        model = _network(architecture, *classes)
+        places = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     missing = [key for key in places if key not in translated and not key.endswith("num_batches_tracked")]
     checkpoint.refuse_partial(spec, missing)
     notes += checkpoint.left_over(spec, translated.keys() - places.keys(), ())
@@ -131,15 +185,12 @@ def _weights(spec: str, file: Path, model: nn.Module, *, head: bool, wanted: str
         if value is None:
             continue
         if tuple(value.shape) != shape:
-            if head and key.startswith(tuple(f"{c}." for c in classifiers)) and value.shape[1:] == shape[1:]:
-                why = "a file for timm does not name them: use the hub's layout, with id2label in config.json"
-                raise UserError(f"{spec}: the head of {file.name} has {len(value):,} classes, not {shape[0]:,}; {why}")
             checkpoint.refuse_shape(spec, key, value.shape, shape)
         if before is not None and before.numel() != value.numel():  # made to fit by timm
             if not RESAMPLED.search(key):
                 checkpoint.refuse_shape(spec, key, before.shape, shape)
             notes.append(f"{key} was resampled from {list(before.shape)} to {list(shape)}")
-    return Weights(translated, chosen.prefix, tuple(notes))
+    return Weights(translated, chosen.prefix, tuple(notes), model, model.num_classes, said)
 
 
 def _translated(spec: str, file: Path, state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
@@ -182,8 +233,25 @@ def _transform(spec: Spec, settings: Any, name: str) -> Transform:
     return transforms.named(name, size, own.interpolation, mean, std, own)
 
 
-def _settings(spec: Spec) -> Any:
-    """timm's PretrainedCfg of the model: its weights' repository, recipe and classes."""
+class Recipe(msgspec.Struct):
+    """What a settings file beside the weights may say of the images, by timm's keys."""
+
+    input_size: tuple[Side, Side, Side] | None = None  # channels, height, width
+    test_input_size: tuple[Side, Side, Side] | None = None
+    fixed_input_size: bool | None = None
+    interpolation: str | None = None
+    crop_pct: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
+    test_crop_pct: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
+    crop_mode: str | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[Positive, Positive, Positive] | None = None
+
+
+def _settings(spec: Spec) -> tuple[Any, str]:
+    """timm's PretrainedCfg of the model (its weights' repository, recipe and classes), and where it is from.
+
+    Of a file the recipe that lies beside it counts, as timm writes it; else timm's own for the name.
+    """
     import timm
 
     settings = None
@@ -194,4 +262,12 @@ def _settings(spec: Spec) -> Any:
         near = difflib.get_close_matches(spec.name, timm.list_models() + timm.list_pretrained(), n=1)
         hint = f"; did you mean timm:{near[0]}?" if near else ""
         raise UserError(f"{spec}: timm has no model {spec.name!r}{hint}")
-    return settings
+    name = f"{settings.architecture}.{settings.tag}" if settings.tag else settings.architecture
+    told = _beside(spec.path).get("pretrained_cfg") if spec.path else None
+    if not isinstance(told, dict):
+        return settings, f"image sizes, mean and std are timm's for {name}"
+    where = f"{spec.path.with_name('config.json')}: pretrained_cfg"
+    recipe = schema.checked(told, Recipe, where, "copy it from the model's repository")
+    given = {key: value for key, value in msgspec.structs.asdict(recipe).items() if value is not None}
+    keys = ", ".join(given) or "none"
+    return replace(settings, **given), f"keys read of the config.json beside it: {keys}; the rest is timm's for {name}"

@@ -392,3 +392,22 @@ def test_numpy_and_tensor_batches_agree(vit_folder):
     encoder = models.load_encoder(vit_folder, FLOAT32)
     stack = np.stack(images()[::2])
     assert encoder.encode(torch.from_numpy(stack).permute(0, 3, 1, 2)).equal(encoder.encode(list(stack)))
+
+
+@pytest.mark.parametrize(
+    ("family", "said", "told"),
+    [
+        ("vit", ["ViTForMaskedImageModeling"], "a ViTForMaskedImageModeling; it is computed as a ViTModel"),
+        ("vit", ["MyViT", "ViTModel"], "a MyViT; it is computed as a ViTModel"),
+        ("dinov2", ["Dinov2Backbone"], "a Dinov2Backbone; it is computed as a Dinov2Model"),
+        ("resnet", ["RegNetModel"], "a RegNetModel; it is computed as a ResNetModel"),
+        ("vit", ["ViTForImageClassification"], ""),
+        ("bit", [], ""),
+    ],
+)
+def test_another_class_in_the_settings_is_told(tmp_path, family, said, told):
+    folder = Path(save(random_model(family), tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": said}), encoding="utf-8")
+    notes = [note for note in models.describe(str(folder)).notes if "it is computed as" in note]
+    assert notes == ([f"config.json says that it is {told}"] if told else [])

@@ -178,3 +178,10 @@ def test_null_and_false_switch_nothing_on(folders):
     (folder / "preprocessor_config.json").write_text(json.dumps(base | nothing), encoding="utf-8")
     assert models.describe(str(folder), transform="own").preprocessing == plain
     assert models.load_encoder(str(folder), FLOAT32).encode(images()).shape == (5, 32)
+
+
+def test_which_keys_were_read_is_told():
+    file = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 224, "do_convert_rgb": True, "resample": None}
+    words = "image_mean, image_std; for `own` also size; without effect here: do_convert_rgb"
+    assert processors.keys_read(file) == f"keys read of preprocessor_config.json: {words}"
+    assert processors.keys_read({}) == "keys read of preprocessor_config.json: none"

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from argparse import Namespace
+
 import pytest
 import timm
 import torch
@@ -140,10 +143,44 @@ def test_own_gives_timms_pixels(tag):
         assert (a - b).abs().max() * 255 * max(recipe["std"]) < 2.5
 
 
-def test_a_21k_head_is_refused(tmp_path):
+def test_a_21k_head_is_refused():
     with pytest.raises(UserError, match="has 21,843 classes"):
-        (tmp_path / "m.pth").touch()
-        models.describe(f"timm:vit_tiny_patch16_224.augreg_in21k@{tmp_path / 'm.pth'}", head=True)
+        models.describe("timm:vit_tiny_patch16_224.augreg_in21k", head=True)
+
+
+@pytest.mark.parametrize("name", [*SMALL, "test_byobnet"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_head_of_ones_own_is_an_encoder_and_a_classifier(name, named, tmp_path):
+    model = saved(name, tmp_path / "unused.safetensors", num_classes=3)
+    torch.save({"state_dict": model.state_dict()}, tmp_path / "mine.pth")
+    spec, x = f"timm:{name}@{tmp_path / 'mine.pth'}", images()
+    if named:
+        settings = {"architecture": name, "num_classes": 3, "label_names": ["pug", "boxer", "beagle"]}
+        (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    encoder, classifier = (load(spec, FLOAT32) for load in (models.load_encoder, models.load_classifier))
+    with torch.no_grad():
+        y = model.forward_head(model.forward_features(encoder.identity.transform(x)), pre_logits=True)
+        logits = model(classifier.identity.transform(x))
+    torch.testing.assert_close(encoder.encode(x), y, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(classifier.encode(x), logits, rtol=1e-3, atol=1e-3)
+    assert classifier.label_names == (("pug", "boxer", "beagle") if named else ("LABEL_0", "LABEL_1", "LABEL_2"))
+    told = " ".join(classifier.identity.notes)
+    assert ("are named by label_names in the config.json" if named else "its 3 columns have no names") in told
+
+
+def test_what_a_checkpoint_says_that_it_is(tmp_path):
+    """Two of timm's EfficientNets have one set of weights and pad differently: nothing else can tell them apart."""
+    model = saved("test_efficientnet", tmp_path / "m.safetensors")
+    spec = f"timm:test_efficientnet@{tmp_path}"
+    for number, said in enumerate(({"arch": "tf_efficientnet"}, {"args": Namespace(model="tf_efficientnet.a1")})):
+        torch.save({"state_dict": model.state_dict(), **said}, tmp_path / f"{number}.pth")
+        (note,) = [n for n in models.describe(f"{spec}/{number}.pth").notes if "computed as" in n]
+        assert "says that it is a tf_efficientnet" in note and note.endswith("it is computed as a test_efficientnet")
+    assert not models.describe(f"{spec}/m.safetensors").notes
+    (tmp_path / "config.json").write_text('{"architecture": "tf_efficientnet"}', encoding="utf-8")
+    assert "says that it is a tf_efficientnet;" in models.describe(f"{spec}/m.safetensors").notes[0]
+    (tmp_path / "config.json").write_text("// some other program's", encoding="utf-8")
+    assert not models.describe(f"{spec}/m.safetensors").notes
 
 
 def test_depthwise_networks_run_in_float32_and_say_why(tmp_path):
@@ -154,3 +191,22 @@ def test_depthwise_networks_run_in_float32_and_say_why(tmp_path):
     saved("test_resnet", tmp_path / "r.safetensors")
     plain = models.describe(f"timm:test_resnet@{tmp_path / 'r.safetensors'}")
     assert models.computed_in(plain, BFLOAT16) is BFLOAT16
+
+
+def test_the_recipe_beside_a_file_counts_and_is_told(tmp_path):
+    saved("test_resnet", tmp_path / "m.safetensors")
+    spec = f"timm:test_resnet@{tmp_path / 'm.safetensors'}"
+    plain = models.describe(spec, head=True, transform="own")
+    assert plain.transform_from == "image sizes, mean and std are timm's for test_resnet.r160_in1k"
+    recipe = {"mean": [0.5, 0.4, 0.3], "std": [0.25] * 3, "input_size": [3, 96, 96], "crop_pct": 1.0, "tag": "mine"}
+    settings = {"architecture": "test_resnet", "pretrained_cfg": recipe}
+    (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    mine = models.describe(spec, head=True, transform="own")
+    assert (mine.transform.mean, mine.transform.std) == ((0.5, 0.4, 0.3), (0.25,) * 3) != plain.transform.mean
+    assert mine.transform.size == (96, 96)
+    assert "keys read of the config.json beside it: input_size, crop_pct, mean, std; the rest" in mine.transform_from
+    for key, value in (("std", [0, 1, 1]), ("mean", "grey"), ("input_size", [3, 10**9, 5]), ("crop_pct", -1)):
+        settings["pretrained_cfg"] = {key: value}
+        (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+        with pytest.raises(UserError, match=rf"config\.json: pretrained_cfg: {key}"):
+            models.describe(spec)

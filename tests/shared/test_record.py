@@ -100,7 +100,9 @@ def test_a_discarded_run_leaves_the_earlier_result(tmp_path):
 
 def test_images_and_models_are_named_with_all_that_decides_a_number(tmp_path):
     images = load_images("digits")
-    identity = SimpleNamespace(name="m", revision="r", weights_sha256="w", preprocessing="own", stand_in=None)
+    identity = SimpleNamespace(
+        name="m", revision="r", weights_sha256="w", preprocessing="own", stand_in=None, transform_from=""
+    )
     with Record("toy", "origin", results=tmp_path, quiet=True) as record:
         record.use_images(images)
         record.use_images(images, name="other", split="part", count=7)

@@ -134,3 +134,23 @@ def test_reading_a_spec_imports_no_library():
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
     ).stdout.split()
     assert not {"torch", "timm", "transformers", "huggingface_hub", "numpy"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("mine", "mine/"),
+        ("mine", "./mine"),
+        ("mine", "~/mine"),
+        ("mine", "linked"),
+        ("timm:resnet18@w.pth", "timm:resnet18@./w.pth"),
+        ("hf:google/vit", "google/vit"),
+    ],
+)
+def test_two_spellings_of_one_model_are_one(one, other):
+    Path("linked").symlink_to("mine")
+    with pytest.raises(UserError, match="named twice, perhaps in two spellings"):
+        specs.refuse_twice([one, "google/bit", other])
+    specs.refuse_twice(
+        ["mine", "mine#ema", "us/local", "google/vit@main", "google/vit", "timm:resnet18", "timm:resnet34"]
+    )

@@ -178,7 +178,8 @@ def map_classes(model: str, wnids: Sequence[str], names: Sequence[str], data: st
         if not named:
             why = "and none of them has a name" if names else ""
             raise UserError(
-                f"model {model}: {has} {why}; name a classifier with ImageNet-1k's 1,000, or write id2label"
+                f"model {model}: {has} {why}; name a classifier with ImageNet-1k's 1,000, or write id2label (of a timm "
+                "file: label_names) into its config.json"
             )
         wanted, own = [normal_name(name) for name in class_ids], [normal_name(name) for name in names]
         how = f"by name, among the model's own {len(names):,}"

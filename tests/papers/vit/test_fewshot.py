@@ -387,6 +387,7 @@ class FakeIdentity:
     revision: str = "r"
     weights_sha256: str = "0" * 64
     stand_in: str | None = None
+    transform_from: str = ""
 
 
 @dataclass
