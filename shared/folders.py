@@ -157,7 +157,7 @@ def collection(tree: Tree, classes_only: bool) -> Collection:
         place = tree.place / base if split == ALL else tree.place / base / split
         return tree_source(tree, splits[split], split, f"{kind} {place}")
 
-    return Collection(str(tree.place), list(splits), load)
+    return Collection(str(tree.place), list(splits), load, "; --split all reads every folder as a class")
 
 
 def tree_source(tree: Tree, classes: Classes, split: str, words: str) -> Source:
@@ -210,7 +210,11 @@ def _splits(tree: Tree, base: str) -> dict[str, Classes]:
                 f"{tree.place}: {' and '.join(named)} hold images and no class folders; put one sub-folder per class "
                 f"into each, or the labels into a metadata.csv; if these are the classes, {way_out}"
             )
-        return {ALL: _classes(tree, base)}
+        classes = _classes(tree, base)
+        if _inside_all(groups, depth):
+            # years, folds, "Trainset" and "Testset": each can be a split, and which is for what is not guessed
+            return {name: _classes(tree, f"{base}/{name}" if base else name) for name in groups}
+        return {ALL: classes}
     if others and len({role(name) for name in splits}) == 1:
         raise UserError(
             f"{tree.place}: is {splits[0]} a split or a class? Beside it are {some(others)}; {way_out}; if it is a "
@@ -220,6 +224,13 @@ def _splits(tree: Tree, base: str) -> dict[str, Classes]:
         for name in names:
             tree.ignored[why] += groups[name]
     return {name: _classes(tree, f"{base}/{name}" if base else name) for name in splits}
+
+
+def _inside_all(groups: Classes, depth: int) -> bool:
+    """Whether every group has the same folders inside, two or more, and no image beside them."""
+    inside = [{file.split("/")[depth] for file in files if file.count("/") > depth} for files in groups.values()]
+    flat = any(file.count("/") == depth for files in groups.values() for file in files)
+    return len(inside) > 1 and not flat and len(set.intersection(*inside)) > 1
 
 
 def _base(tree: Tree) -> str:

@@ -47,13 +47,13 @@ HUB_SETS = {
     "imagenette": HubSet("frgfm/imagenette", "data", None, {"train": 9_469, "validation": 3_925, "ilsvrc_val": 500}),
 }
 GRAMMAR = re.compile(r"(?P<name>[\w.-]+/[\w.-]+|[\w-]+)(@(?P<revision>[^:@]+))?(:(?P<configuration>.+))?")
-# the hub's spellings of the three usual splits; any case counts, and words beside them: Train, val-2, images_test
+# the hub's spellings of the three usual splits, also with "set"; any case counts, and words beside them: val-2, Testset
 ROLES = {
     "train": ("train", "training"),
     "test": ("test", "testing", "eval", "evaluation"),
     "validation": ("validation", "valid", "val", "dev"),
 }
-_ROLE = {word: role for role, words in ROLES.items() for word in words}
+_ROLE = {f"{word}{ending}": role for role, words in ROLES.items() for word in words for ending in ("", "set")}
 ALL = "all"  # the one split of images that come without splits
 
 
@@ -88,11 +88,15 @@ class Source:
 
 @dataclass
 class Collection:
-    """A data set before a split is chosen: `splits` as they are found, and `load`, which reads one of them."""
+    """A data set before a split is chosen: `splits` as they are found, and `load`, which reads one of them.
+
+    way_out: what else may help who named none of them, for the error line.
+    """
 
     where: str
     splits: list[str]
     load: Callable[[str], Source]
+    way_out: str = ""
 
     def pick(self, asked: str) -> str:
         """The split that `asked` names: itself, in another case, or under another of the hub's words for it.
@@ -115,7 +119,9 @@ class Collection:
             raise UserError(
                 f"{self.where}: no {asked}/ in it; make train/ and test/ with one sub-folder per class in each"
             )
-        raise UserError(f"{self.where}: no split {asked}; it has {has}; name one of these: --split, --test-split")
+        raise UserError(
+            f"{self.where}: no split {asked}; it has {has}; name one of these: --split, --test-split{self.way_out}"
+        )
 
     def pick_train(self, asked: str = "") -> str:
         """The split to train on: `asked`, else `train`, else the only one."""
@@ -129,7 +135,9 @@ class Collection:
         if asked or usual:
             return self.pick(asked or usual[0])
         has = ", ".join(self.splits)
-        raise UserError(f"{self.where}: which split is for testing? It has {has}; name one: --split, --test-split")
+        raise UserError(
+            f"{self.where}: which split is for testing? It has {has}; name one: --split, --test-split{self.way_out}"
+        )
 
 
 def role(split: str) -> str | None:

@@ -44,7 +44,7 @@ def open_local(path: Path, label: str | None, image: str | None) -> Collection:
 
     def load(split: str) -> Source:
         files = [Path(file) for file in meaning.files[split]]
-        return _read(meaning, files, split, f"files of {path}", label, image)
+        return _told(_read(meaning, files, split, f"files of {path}", label, image), files)
 
     return Collection(str(path), list(meaning.files), load)
 
@@ -73,9 +73,17 @@ def open_repository(
         names = [meaning.relative(file) for file in meaning.files[split]]
         names = parquet.complete(names, str(place.path)) if meaning.module == "parquet" else names
         files = hub.find(repository, lambda *_: names, kind="dataset", revision=revision, root=root).files
-        return _read(meaning, files, split, words, label, image)
+        return _told(_read(meaning, files, split, words, label, image), files)
 
     return Collection(repository, list(meaning.files), load)
+
+
+def _told(source: Source, files: Sequence[Path]) -> Source:
+    """The source; of a split that is made of tables with several names, not only numbers, these are noted."""
+    names = [file.name for file in files if file.suffix.lower() in KINDS and file.name not in folders.METADATA]
+    if len({re.sub(r"\d+", "", name) for name in names}) > 1:
+        source.notes.append(f"files of {source.split}: {folders.some(names)}")
+    return source
 
 
 def _open_images(tree: folders.Tree, repository: str, revision: str | None, root: Path | None) -> Collection:

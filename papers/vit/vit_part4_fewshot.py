@@ -291,6 +291,8 @@ def open_data(name: str, config: Config) -> Split:
     article = config.protocol != "big_vision"
     sizes = splits.Sizes(config.pool if article else 0, config.selection if article else 0, config.test)
     train, test = load_two(name, train=config.split, test=config.test_split, **config.where)
+    if test is train:
+        train.notes.append("one split only: the test images are of it too, and are in no draw")
     tell_assumed(train, test)
     split = splits.make(train, test, sizes, seed=config.seed, **authors)
     split.draws = splits.draws(split, tuple(sorted(config.shots)) if article else (), config.draws, seed=config.seed)

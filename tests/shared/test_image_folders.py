@@ -59,6 +59,8 @@ def two_by_two(*splits: str, above: str = "") -> list[str]:
         ("train", "Evaluation"),
         ("train_images", "test_images"),
         ("birds-train", "birds-test"),
+        ("Trainset", "Testset"),
+        ("trainset", "valset"),
     ],
 )
 def test_splits_are_found_in_the_hubs_spellings(tmp_path: Path, train: str, test: str) -> None:
@@ -66,6 +68,23 @@ def test_splits_are_found_in_the_hubs_spellings(tmp_path: Path, train: str, test
     first, second = load_two(str(tmp_path / "x"))
     assert (first.split, second.split) == (train, test) and first.class_names == second.class_names == ["cat", "dog"]
     assert load_test(str(tmp_path / "x")).fingerprint == second.fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("folders", [("2019", "2020"), ("learn", "exam"), ("fold1", "fold2", "fold3")])
+def test_folders_with_the_same_folders_inside_are_not_guessed_to_be_classes(tmp_path: Path, folders: tuple) -> None:
+    name = str(write(tmp_path / "x", *two_by_two(*folders)))
+    has = ", ".join(folders if folders[0] != "learn" else sorted(folders))
+    for load in (load_two, load_test):
+        with pytest.raises(UserError, match=f"It has {has}|it has {has}.*--split all reads every folder as a class"):
+            load(name)
+    first, second = load_two(name, train=folders[0], test=folders[1])
+    assert (first.split, second.split) == folders[:2] and first.class_names == ["cat", "dog"]
+    assert load_images(name, "all").class_names == sorted(folders)
+
+
+def test_one_folder_inside_of_every_class_is_no_split(tmp_path: Path) -> None:
+    write(tmp_path / "x", *(f"{c}/images/{i}.png" for c in ("cat", "dog") for i in range(2)))
+    assert load_images(str(tmp_path / "x")).class_names == ["cat", "dog"]
 
 
 def test_test_goes_before_validation_and_an_option_before_both(tmp_path: Path) -> None:
