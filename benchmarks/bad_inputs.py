@@ -284,12 +284,16 @@ def results() -> Iterator[Input]:
 
     yield "results", "a curve that is no JSON", lambda f: trained(f, "ViT-20-seed0.json", b"{")
     yield "results", "a curve without its keys", lambda f: trained(f, "ViT-20-seed0.json", b'{"schema": 1}')
+    changed = b'{"schema": 1, "checksum": "0"}'
+    yield "results", "a curve whose bytes changed", lambda f: trained(f, "ViT-20-seed0.json", changed)
+    yield "results", "a note whose bytes changed", lambda f: trained(f, "ViT-20-seed0.machine.json", changed)
     yield "results", "a damaged checkpoint", lambda f: trained(f, "checkpoints/ViT-20-seed0.ckpt", b"scratch1" * 99)
     yield "results", "a damaged note of the machine", lambda f: trained(f, "ViT-20-seed0.machine.json", b"[]")
     for name, content in {
         "a result that is no JSON": "{",
         "a result of another schema": {"schema": 99},
         "a result without its keys": {"schema": 1},
+        "a result whose bytes changed": {"schema": 1, "checksum": "0"},
         "a result that is a list": [],
         "a result nested 100,000 deep": "[" * 100_000,
     }.items():

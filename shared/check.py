@@ -17,6 +17,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -137,8 +138,30 @@ def summarise(root: Path, papers: Path = ROOT / "papers") -> Summary:
             given[verdict.source, verdict.id][name] = verdict
     outcomes = [_outcome(n, given[n.source, n.id], problems) for file in published for n in file.numbers.values()]
     origins = {f"{file.paper}/{file.experiment}": file.origin for file in published}
+    problems += [line for name, result in results.items() for line in _changed(root / name, result)]
     problems += _unknown(results, published)
     return Summary(outcomes, problems, results, origins)
+
+
+def _changed(stem: Path, result: Result) -> list[str]:
+    """A line for each file of a result that is not what it was when the result was made: its log, its trainings."""
+    beside = [(stem.with_name(f"{stem.name}.log"), result.log_sha256, "the run that wrote it")]
+    beside += [
+        (stem.parent / run.path, run.sha256, f"{stem.name}.json was made from it") for run in result.provenance.runs
+    ]
+    return [
+        f"{file}: was changed after {when}; {RUN_AGAIN}"
+        for file, sha256, when in beside
+        if sha256 and _differs(file, sha256, stem.parent)
+    ]
+
+
+def _differs(file: Path, sha256: str, folder: Path) -> bool:
+    """Whether a file below `folder` has other bytes; one that is not there, or elsewhere, is left alone."""
+    with suppress(OSError, ValueError):  # a name that no file can have
+        if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+            return hashlib.sha256(file.read_bytes()).hexdigest() != sha256
+    return False
 
 
 def _references(number: Number) -> list[str]:
@@ -235,7 +258,7 @@ def _origin_lines(result: Result, verdict: Verdict, folder: Path) -> list[str]:
     for run in (run for run in origin.runs if run.path in verdict.runs):
         file = folder / run.path
         state = "" if file.is_file() else ": not there any more"
-        if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() != run.sha256:
+        if _differs(file, run.sha256, folder):
             state = ": changed since"
         seed = f", seed {run.seed}" * (run.seed is not None)
         lines += [f"  training   {file}{state}{seed}", *(f"             {start}" for start in run.starts)]

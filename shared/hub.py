@@ -22,7 +22,6 @@ from shared.specs import COMMIT, Spec
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 FILE_NAME = re.compile(r"[\w.-]{1,200}")
 SHARD = re.compile(r"[^/]*-\d+-of-\d+\.(safetensors|bin)")
-SHA256 = re.compile(r"[0-9a-f]{64}")
 HASHED_ANEW = 128 << 20  # bytes; a quarter of a second, and no memory of it can be stale
 SETTINGS = ("config.json", "preprocessor_config.json")
 WITHOUT_COMMIT = LOCAL, MIRROR = "local folder", "mirror"
@@ -151,10 +150,16 @@ def _remembered(path: Path) -> str:
     if path.stat().st_size <= HASHED_ANEW:
         return ""
     with suppress(OSError, UnicodeDecodeError):
-        value = _memory(path).read_text(encoding="ascii")
-        if SHA256.fullmatch(value):
+        content = (memory := _memory(path)).read_text(encoding="ascii")
+        value = content.partition(" ")[0]
+        if content == _with_check(value, memory):
             return value
     return ""
+
+
+def _with_check(value: str, memory: Path) -> str:
+    """What the memory of a sha256 holds: a byte that changes in it, or its name, is noticed."""
+    return f"{value} {hashlib.sha256(f'{memory.name} {value}'.encode()).hexdigest()}"
 
 
 def _memory(path: Path) -> Path:
@@ -167,7 +172,8 @@ def _sha256(path: Path) -> str:
     if not value:
         value = paths.sha256_file(path)
         if path.stat().st_size > HASHED_ANEW:
-            paths.atomic_write(_memory(path), value)
+            memory = _memory(path)
+            paths.atomic_write(memory, _with_check(value, memory))
     return value
 
 

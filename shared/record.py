@@ -45,7 +45,7 @@ from shared.result import (
     read_raw,
     read_result,
 )
-from shared.schema import checked
+from shared.schema import checked, sealed
 from shared.text import WIDTH, folded, notice, printable, quoted, say
 
 if TYPE_CHECKING:
@@ -334,15 +334,15 @@ class Record:
         if lost := self._lost():
             whole, self.experiment = self.experiment, f"{self.experiment}-part"
             self.say(
-                f"\n{self.directory / whole}.json is kept: it has {lost} that this run has not; this run is in "
-                f"{self.experiment}.json and .log beside it (delete the former to replace it)"
+                "",
+                f"{self.directory / whole}.json is kept: it has {lost} that this run has not; this run is in "
+                f"{self.experiment}.json and .log beside it (delete the former to replace it)",
             )
-        text = json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
         stem = self.directory / self.experiment
-        log = "\n".join(self.lines).strip("\n")
-        atomic_write_all(
-            {stem.with_name(f"{stem.name}.log"): f"{log}\n", stem.with_name(f"{stem.name}.json"): f"{text}\n"}
-        )
+        log = ("\n".join(self.lines).strip("\n") + "\n").encode()
+        content = sealed({**self.as_json(), "log_sha256": hashlib.sha256(log).hexdigest()})
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        atomic_write_all({stem.with_name(f"{stem.name}.log"): log, stem.with_name(f"{stem.name}.json"): f"{text}\n"})
 
     def _earlier(self) -> Result | None:
         """The result that this one would replace; None where there is none that can be read."""

@@ -124,7 +124,10 @@ class Contradiction(msgspec.Struct):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """One experiment's result. `results` is the experiment's own; the rest every result has."""
+    """One experiment's result. `results` is the experiment's own; the rest every result has.
+
+    log_sha256: of the log beside it; "" in results of before.
+    """
 
     schema: int
     paper: str
@@ -138,6 +141,7 @@ class Result(msgspec.Struct, kw_only=True):
     tables: list[Table] = []
     files: list[File] = []
     cannot_show: str = ""
+    log_sha256: str = ""
 
     @property
     def contradictions(self) -> list[Contradiction]:
@@ -168,7 +172,7 @@ def read_raw(path: Path) -> dict:
     """A result file of this schema as a dictionary, its parts not yet checked. Raises `UserError` naming the file."""
     if Path(path).exists() and not Path(path).is_file():  # reading a pipe would wait for ever
         raise UserError(f"{path}: expected a result, this is no file; {RUN_AGAIN}")
-    data = read_json(path, "result", "run the experiment")
+    data = read_json(path, "result", RUN_AGAIN, seal=True)
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise UserError(f"{path}: result of schema {schema!r}, this version reads {SCHEMA}; {RUN_AGAIN}")

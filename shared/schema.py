@@ -10,6 +10,7 @@ depth: of Structs with `forbid_unknown_fields=True`; a plain dataclass refuses l
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 import tomllib
@@ -26,14 +27,30 @@ from shared.errors import UserError
 T = TypeVar("T")
 
 
-def read_json(path: Path, kind: str, way_out: str, type: type[T] = Any) -> T:
+CHECKSUM = "checksum"  # the key of a file that the suite writes and reads again
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """`content` (JSON types) with a checksum of all that it says as its last key."""
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def read_json(path: Path, kind: str, way_out: str, type: type[T] = Any, *, seal: bool = False) -> T:
     """A JSON file as `type`. Raises UserError in one line: the file, the key, what was expected, and `way_out`.
 
-    kind: what the file should be, for the message ("result", "curve"). Without `type`, whatever JSON holds.
+    kind: what the file should be, for the message ("result", "curve"). Without `type`, whatever JSON holds. seal: the
+    suite wrote it by `sealed`, and what was changed since is refused; a file of before has no checksum to compare.
     """
 
     def loads(data: bytes) -> Any:
-        return json.loads(data, parse_constant=_not_json, object_pairs_hook=_once)
+        value = json.loads(data, parse_constant=_not_json, object_pairs_hook=_once)
+        if seal and isinstance(value, dict) and CHECKSUM in value and value.pop(CHECKSUM) != _checksum(value):
+            raise ValueError("its checksum does not fit: it was changed after it was written")
+        return value
 
     return _read(path, kind, way_out, type, loads, f"damaged {kind}")
 

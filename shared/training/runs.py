@@ -15,7 +15,7 @@ import msgspec
 
 from shared import paths
 from shared.errors import UserError
-from shared.schema import checked, read_json
+from shared.schema import checked, read_json, sealed
 
 TRAIN_ANEW = "delete it to train the run anew"
 
@@ -77,7 +77,7 @@ class Curve:
     @classmethod
     def read(cls, path: Path) -> Self:
         """The curve at `path`. UserError that names the file: absent, damaged, or its identity lacks run or recipe."""
-        curve = read_json(path, "curve", TRAIN_ANEW, cls)
+        curve = read_json(path, "curve", TRAIN_ANEW, cls, seal=True)
         for kind in cls.PARTS:
             lacks = {f.name for f in fields(kind)} - curve.identity.keys() - cls.LATER
             if lacks:
@@ -144,7 +144,7 @@ class MachineNote:
 def read_starts(path: Path) -> list[Start]:
     """Every start of a run, from its machine note; none if there is no note. UserError for a damaged one."""
     way_out = "delete it: only the times of the run are lost"
-    return read_json(path, "note of the machine", way_out, MachineNote).starts if path.exists() else []
+    return read_json(path, "note of the machine", way_out, MachineNote, seal=True).starts if path.exists() else []
 
 
 def require_same(path: Path, on_disk: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ def require_same(path: Path, on_disk: dict[str, Any], wanted: dict[str, Any]) ->
 
 
 def write_json(path: Path, content: Curve | MachineNote) -> None:
-    """One line a key: thousands of losses stay one line of a diff."""
-    items = asdict(content).items()
+    """One line a key, a checksum last: thousands of losses stay one line of a diff."""
+    items = sealed(asdict(content)).items()
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in items)
     paths.atomic_write(path, f"{{\n{lines}\n}}\n")

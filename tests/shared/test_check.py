@@ -43,6 +43,7 @@ def result(
 
 def change(path: Path, edit) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))
+    data.pop("checksum", None)  # as in results of before
     edit(data)
     path.write_text(json.dumps(data), encoding="utf-8")
 
@@ -290,3 +291,26 @@ def test_every_recorded_difference_has_a_reason_and_every_reference_a_name(recor
 def test_a_result_that_is_no_result_is_a_problem_of_one_line(tmp_path):
     with pytest.raises(UserError, match="no such result"):
         check.read_result(tmp_path / "vit" / "none.json")
+
+
+@pytest.mark.parametrize("victim", ["a number", "a word", "the log", "a training"])
+def test_a_stored_file_that_changed_is_a_problem_and_no_evidence(tmp_path, victim):
+    with Record("vit", "mine", results=tmp_path, quiet=True) as record:
+        record.say("ResNet50: 89.33")
+        (record.directory / "runs").mkdir()
+        (record.directory / "runs" / "run.json").write_text("{}", encoding="utf-8")
+        record.use_run(record.directory / "runs" / "run.json")
+        record.judge(load("vit", "table7")[IDS[0]], 89.33)
+        record.answer("It is right.")
+    assert not check.summarise(tmp_path).problems
+    path, old, new = {
+        "a number": ("mine.json", b'"measured": "89', b'"measured": "98'),
+        "a word": ("mine.json", b"It is right", b"It is wrong"),
+        "the log": ("mine.log", b"89.33", b"98.33"),
+        "a training": ("runs/run.json", b"{}", b"[]"),
+    }[victim]
+    before = (tmp_path / "vit" / path).read_bytes()
+    (tmp_path / "vit" / path).write_bytes(before.replace(old, new))
+    assert old in before
+    (problem,) = check.summarise(tmp_path).problems
+    assert path in problem and "was changed after" in problem and "\n" not in problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from papers.vit.part4.runs import (
     departure_of,
 )
 from shared import published
+from shared.errors import UserError
 from shared.plots import in_words
 from shared.record import Record
-from shared.training.runs import write_json
+from shared.training.runs import MachineNote, Start, read_starts, write_json
 
 # Unrounded accuracies that print as the article's; its gaps follow from such, not from the printed ones.
 ARTICLE = {
@@ -384,3 +386,28 @@ def test_the_sizes_stand_on_a_log_axis_with_their_errors_and_the_articles_points
     assert "ViT, ours: 41 at 1,000, 50 at 5,000" in words and "ViT, article: 39 at 1,000" in words
     assert "article" not in in_words(script.draw_sizes(cells, None, 5000))
     assert script.gaps_in_words(cells) == "" or "points at 1,000 images" in script.gaps_in_words(cells)
+
+
+@pytest.mark.parametrize(("old", "new"), [(b": 1885}", b": 1886}"), (b"0.08, 0.08", b"0.08, 0.09")])
+def test_a_curve_whose_bytes_changed_is_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """Also within the bounds that a training keeps. What was written before there were checksums stays readable."""
+    article_curves(tmp_path)
+    path = Run("ViT", 1000).curve_file(tmp_path)
+    before = path.read_bytes()
+    changed = before.replace(old, new, 1)
+    assert Curve.read(path).best.correct == 1950 and changed != before
+    path.write_bytes(changed)
+    with pytest.raises(UserError, match=r"ViT-1000-seed0\.json: damaged curve .its checksum does not fit"):
+        Curve.read(path)
+    path.write_bytes(re.sub(rb',\n "checksum": "\w+"', b"", before))
+    assert b"checksum" not in path.read_bytes() and Curve.read(path).best.correct == 1950
+
+
+def test_a_note_of_the_machine_whose_bytes_changed_is_refused(tmp_path: Path) -> None:
+    start = Start("2026-01-01T00:00:00Z", 0, 250, 61.5, 2.5, "cpu", 2, "2.11")
+    write_json(tmp_path / "x.machine.json", MachineNote(1, [start]))
+    assert read_starts(tmp_path / "x.machine.json") == [start]
+    content = (tmp_path / "x.machine.json").read_bytes()
+    (tmp_path / "x.machine.json").write_bytes(content.replace(b"61.5", b"16.5"))
+    with pytest.raises(UserError, match="its checksum does not fit"):
+        read_starts(tmp_path / "x.machine.json")
