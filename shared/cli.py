@@ -126,7 +126,8 @@ def fail(error: Exception) -> NoReturn:
         words = f"out of memory ({words or 'no more is said'}); take fewer or smaller images, a smaller model or batch"
     elif isinstance(error, OSError) and error.errno:  # the disk, the network, a permission: the system's own words
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        words = f"{', '.join([*names, ''])[:-2] or 'a file or connection'}: {error.strerror}"
+        names = [name if len(name) <= 300 else f"{name[:140]}...{name[-140:]}" for name in names]
+        words = f"{', '.join(names) or 'a file or connection'}: {error.strerror}"
     elif not isinstance(error, UserError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"

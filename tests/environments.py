@@ -18,12 +18,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -35,6 +37,7 @@ from shared import cli  # noqa: E402
 from shared.errors import UserError  # noqa: E402
 
 NOBODY = 65534
+UNKNOWN = 54321  # a user that passwd does not know, as containers have
 # The tests that compute in floating point: the others read text, count in integers or start processes.
 COMPUTING = [
     *(f"tests/shared/test_{name}.py" for name in ("device", "ridge", "transforms", "features", "reference_features")),
@@ -55,6 +58,7 @@ ARITHMETIC = (
     "comparisons/builtins",
     "comparisons/resnet-block-vs-vit-b16",
 )
+OWN = ("provenance", "checksum")  # of a result: where and when it was made, and what covers that too
 FOUND = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])  # beyond NumPy's least
 NUMPY = {"NPY_DISABLE_CPU_FEATURES": " ".join(FOUND), "OPENBLAS_CORETYPE": "NEHALEM"}
 LOWEST = {
@@ -75,14 +79,14 @@ class Absent(Exception):
 class Environment:
     """variables: set for the run. place: "here", "papers/vit" (start there); in a copy "spaces" or "no git".
 
-    home: "", "none" or "read-only". nobody: as a user that is not root, in a copy of its own.
+    home: "", "none" or "read-only". user: another one than root (its number), in a copy of its own.
     """
 
     about: str
     variables: Mapping[str, str] = field(default_factory=dict)
     place: str = "here"
     home: str = ""
-    nobody: bool = False
+    user: int | None = None
 
 
 ENVIRONMENTS = {
@@ -104,8 +108,9 @@ ENVIRONMENTS = {
     "kathmandu": Environment("TZ=Asia/Kathmandu: 5:45 from UTC", {"TZ": "Asia/Kathmandu"}),
     "narrow": Environment("COLUMNS=40", {"COLUMNS": "40"}),
     "no-home": Environment("HOME unset", home="none"),
-    "read-only-home": Environment("HOME that cannot be written, not root", home="read-only", nobody=True),
-    "not-root": Environment("a user that is not root", nobody=True),
+    "read-only-home": Environment("HOME that cannot be written, not root", home="read-only", user=NOBODY),
+    "not-root": Environment("a user that is not root", user=NOBODY),
+    "unknown-user": Environment("HOME unset, a user that passwd does not know", home="none", user=UNKNOWN),
     "spaces": Environment("a path with spaces", place="spaces"),
     "no-git": Environment("no git, and a copy without .git", place="no git"),
     "inside": Environment("started inside papers/vit", place="papers/vit"),
@@ -134,9 +139,10 @@ class Place:
     variables: dict[str, str]
     scratch: Path
     prefix: list[str] = field(default_factory=list)
+    python: str = sys.executable
 
-    def run(self, *command: str) -> subprocess.CompletedProcess:
-        return subprocess.run([*self.prefix, sys.executable, *command], cwd=self.start, env=self.variables)
+    def run(self, *command: str | Path, **options: Any) -> subprocess.CompletedProcess:
+        return subprocess.run([*self.prefix, self.python, *command], cwd=self.start, env=self.variables, **options)
 
 
 @contextmanager
@@ -147,7 +153,7 @@ def made(environment: Environment) -> Iterator[Place]:
         variables = os.environ | {"PAPERS_RESULTS": str(scratch / "results"), **environment.variables}
         variables.pop("PYTHONPATH", None)  # the checkout's own code is found by pyproject.toml, whatever is installed
         root = ROOT
-        if environment.nobody or environment.place in ("spaces", "no git"):
+        if environment.user or environment.place in ("spaces", "no git"):
             name = "a path with spaces" if environment.place == "spaces" else "copy"
             root = copy(scratch / name / "suite", git=environment.place != "no git")
         place = Place(root, root / environment.place if environment.place == "papers/vit" else root, variables, scratch)
@@ -155,15 +161,18 @@ def made(environment: Environment) -> Iterator[Place]:
             variables["PATH"] = path_without("git", scratch / "bin")
         if environment.variables.get("LC_ALL", "C") not in ("C", *locales()):
             variables["LOCPATH"] = made_locale(environment.variables["LC_ALL"], scratch / "locales")
+        if environment.user:
+            for name in ("home", "tmp", "cache"):
+                (scratch / name).mkdir()
+            variables |= {"HOME": str(scratch / "home"), "TMPDIR": str(scratch / "tmp")}
         if environment.home == "none":
             variables.pop("HOME", None)
-        elif environment.nobody:
-            home = scratch / "home"
-            home.mkdir()
-            variables |= {"HOME": str(home), "TMPDIR": str(scratch / "tmp")}
-            (scratch / "tmp").mkdir()
-        if environment.nobody and os.geteuid() == 0:
-            give_to_nobody(place)
+            if environment.user:  # there is no home to ask for either: this is what the error line says
+                variables["PAPERS_CACHE"] = str(scratch / "cache")
+        if environment.user and os.geteuid() == 0:
+            give_to(environment.user, place)
+        elif environment.user == UNKNOWN:
+            raise Absent("only root can start a program as a user that passwd does not know")
         if environment.home == "read-only":
             if os.geteuid() == 0:
                 os.chown(scratch / "home", 0, 0)
@@ -222,20 +231,45 @@ def made_locale(name: str, folder: Path) -> str:
     return str(folder)
 
 
-def give_to_nobody(place: Place) -> None:
+def give_to(user: int, place: Place) -> None:
     """Everything below the scratch folder goes to a user without rights, who runs the commands."""
     if not shutil.which("setpriv"):
         raise Absent("setpriv (util-linux) is not here; start as another user than root instead")
     os.chmod(place.scratch, 0o755)
     for folder, _, files in os.walk(place.scratch):
         for name in [folder, *(os.path.join(folder, file) for file in files)]:
-            os.chown(name, NOBODY, NOBODY, follow_symlinks=False)
-    place.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    # started from a shell, as the tests start it: a home folder of root's may hide the interpreter
-    done = subprocess.run([*place.prefix, "sh", "-c", '"$0" -c ""', sys.executable], capture_output=True, cwd="/")
-    if done.returncode:
+            os.chown(name, user, user, follow_symlinks=False)
+    place.prefix = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    if not can_run(place):
+        place.python = another_python(place)
+    if not can_run(place):
         where = Path(sys.executable).resolve()
-        raise Absent(f"a user that is not root cannot run {where}; make the environment with another Python")
+        raise Absent(
+            f"a user that is not root can run neither {where} nor the system's Python with its packages; "
+            "make the environment outside of root's home folder"
+        )
+
+
+def can_run(place: Place) -> bool:
+    """Whether the place's user can run its interpreter with the packages; from a shell, as the tests start it."""
+    command = [*place.prefix, "sh", "-c", '"$0" -c "import numpy, torch, pytest"', place.python]
+    return subprocess.run(command, capture_output=True, cwd="/", env=place.variables).returncode == 0
+
+
+def another_python(place: Place) -> str:
+    """The system's Python of the same version, in an environment that sees this one's packages.
+
+    A Python that lies in root's home folder cannot be run by others; its packages often can be read.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    system = shutil.which(name, path="/usr/local/bin:/usr/bin:/opt/homebrew/bin")
+    home = place.scratch / "python"
+    made = system and subprocess.run([system, "-m", "venv", "--without-pip", home], capture_output=True)
+    if not made or made.returncode:
+        return sys.executable
+    packages = next(home.glob("lib*/python*/site-packages")) / "this.pth"
+    packages.write_text("\n".join(sysconfig.get_path(kind) for kind in ("purelib", "platlib")) + "\n", encoding="utf-8")
+    return str(home / "bin" / name)
 
 
 def measure(environment: Environment, tests: list[str], record: bool) -> Outcome:
@@ -278,17 +312,12 @@ def compare_recorded(place: Place, outcome: Outcome) -> None:
     results = place.scratch / "recorded"
     results.mkdir(mode=0o777)
     results.chmod(0o777)
-    place = Place(place.root, place.start, place.variables | {"PAPERS_RESULTS": str(results)}, results, place.prefix)
+    place = replace(place, variables=place.variables | {"PAPERS_RESULTS": str(results)})
     for name in ARITHMETIC:
         provenance = json.loads((ROOT / "results" / f"{name}.json").read_bytes())["provenance"]
         script, *options = provenance["command"]
         (path,) = place.root.glob(f"papers/*/{Path(script).name}")
-        subprocess.run(
-            [*place.prefix, sys.executable, path, *options, "--results", results],
-            cwd=place.start,
-            env=place.variables,
-            stdout=subprocess.DEVNULL,
-        )
+        place.run(path, *options, "--results", results, stdout=subprocess.DEVNULL)
     compare(results, outcome)
 
 
@@ -309,7 +338,7 @@ def same(made: Path, recorded: Path) -> bool:
     """Equal bytes; of a result everything that the recorded one says, where it was made left out."""
     if not recorded.exists() or made.suffix != ".json":
         return recorded.exists() and made.read_bytes() == recorded.read_bytes()
-    result = {key: value for key, value in json.loads(recorded.read_bytes()).items() if key != "provenance"}
+    result = {key: value for key, value in json.loads(recorded.read_bytes()).items() if key not in OWN}
     return holds(json.loads(made.read_bytes()), result)
 
 

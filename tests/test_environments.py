@@ -74,3 +74,13 @@ def test_a_copy_has_every_file_and_no_git(tmp_path: Path) -> None:
         pytest.skip(str(reason))
     assert (copy / "pyproject.toml").read_bytes() == (ROOT / "pyproject.toml").read_bytes()
     assert not (copy / ".git").exists() and os.access(copy / ".ci" / "run", os.X_OK)
+
+
+def test_where_others_cannot_run_this_python_the_systems_sees_its_packages(tmp_path: Path) -> None:
+    place = environments.Place(tmp_path, tmp_path, dict(os.environ), tmp_path)
+    other = environments.another_python(place)
+    if other == sys.executable:
+        pytest.skip("the system has no Python of this version")
+    code = "import msgspec, sys; print(*sys.version_info[:2])"
+    done = subprocess.run([other, "-c", code], capture_output=True, encoding="utf-8", cwd=tmp_path)
+    assert done.stdout.split() == list(map(str, sys.version_info[:2])), done.stderr
