@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from PIL import Image
@@ -16,6 +17,11 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 20"><rect width="
 
 def number(id: str, printed: str, source: str = "toy/table1", **options: object) -> Number:
     return Number(id, printed, "%", source=source, **options)
+
+
+def unsealed(path: Path) -> str:
+    """A result's text without its checksum, to be changed."""
+    return re.sub(r',\n "checksum": "\w+"', "", path.read_text(encoding="utf-8"))
 
 
 def write_published(root: Path) -> None:
@@ -64,7 +70,7 @@ def write_results(root: Path) -> Path:
         record.cannot_show(NASTY)
     nasty = root / "toy" / "nasty.json"
     nasty.write_text(
-        nasty.read_text(encoding="utf-8").replace("SURROGATE", "\\ud800"), encoding="utf-8"
+        unsealed(nasty).replace("SURROGATE", "\\ud800"), encoding="utf-8"
     )  # legal in JSON, not in a text file
     write_published(root)
     other = root / "other"
@@ -72,11 +78,7 @@ def write_results(root: Path) -> Path:
     (other / "older.json").write_text('{"schema": 0, "paper": "other"}', encoding="utf-8")
     (other / "cut.json").write_text((root / "toy" / "table1.json").read_text(encoding="utf-8")[:900], encoding="utf-8")
     (other / "list.json").write_text("[]", encoding="utf-8")
-    wrong = (
-        (root / "toy" / "table1.json")
-        .read_text(encoding="utf-8")
-        .replace('"verdict": "agrees"', '"verdict": "perhaps"')
-    )
+    wrong = unsealed(root / "toy" / "table1.json").replace('"verdict": "agrees"', '"verdict": "perhaps"')
     wrong = wrong.replace('"paper": "toy"', '"paper": "other"').replace(
         '"experiment": "table1"', '"experiment": "wrong"'
     )

@@ -395,7 +395,7 @@ def test_a_result_names_its_script_and_another_scripts_is_never_replaced(tmp_pat
     assert start(second, "--experiment", "other").returncode == 0
     assert start(first).returncode == 0  # its own it may replace
     # a result of before names no script, but its command does
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = Record.load(path)
     del data["provenance"]["script"]
     path.write_text(json.dumps(data), encoding="utf-8")
     assert start(second).returncode == 2 and start(first).returncode == 0

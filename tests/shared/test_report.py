@@ -252,7 +252,7 @@ def whole(root: Path) -> Path:
 )
 def test_a_figures_or_files_path_may_not_leave_the_results(what, path, tmp_path):
     bad = whole(tmp_path / "results")
-    data = json.loads(bad.read_text(encoding="utf-8"))
+    data = Record.load(bad)
     data[what] = [{"path": path, "caption": "c"}]
     bad.write_text(json.dumps(data), encoding="utf-8")
     contents = build(tmp_path / "results", tmp_path / "index.html", papers=tmp_path)
@@ -314,7 +314,7 @@ def test_a_result_or_figure_that_is_no_file_ends_and_hangs_nothing(kind, tmp_pat
         "link to itself": lambda path: path.symlink_to(path),
     }[kind]
     bad = whole(tmp_path / "results")
-    data = json.loads(bad.read_text(encoding="utf-8"))
+    data = Record.load(bad)
     make(bad.with_name("odd.json"))
     make(bad.with_name("odd.png"))
     data["figures"] = [{"path": "odd.png", "caption": ""}]

@@ -44,6 +44,7 @@ def made(folder, tmp_path_factory) -> Path:
     identity = SimpleNamespace(
         name="fake", dim=360, preprocessing="none", revision="r", weights_sha256="0" * 64, stand_in="a fake network"
     )
+    identity.transform_from = ""
     root = tmp_path_factory.mktemp("made")
     sizes = {"pool": 4, "selection": 2, "shots": (1, 4), "draws": 3, "big_vision_shots": (1, 4)}
     with pytest.MonkeyPatch.context() as patch:
@@ -186,7 +187,7 @@ def test_what_the_result_does_not_have_is_refused(config, changes, message):
 
 def test_changed_images_are_refused(config, results, folder):
     result = results / "vit" / "fewshot-toy.json"
-    data = json.loads(result.read_text(encoding="utf-8"))
+    data = Record.load(result)  # without its checksum
     for entry in data["provenance"]["data"]:
         entry["fingerprint"] = "0" * 64
     result.write_text(json.dumps(data), encoding="utf-8")
@@ -196,8 +197,7 @@ def test_changed_images_are_refused(config, results, folder):
 
 def test_another_result_is_refused(config, results):
     (results / "vit" / "tables.json").write_text(
-        json.dumps(json.loads((results / "vit" / "fewshot-toy.json").read_text(encoding="utf-8")) | {"results": {}}),
-        encoding="utf-8",
+        json.dumps(Record.load(results / "vit" / "fewshot-toy.json") | {"results": {}}), encoding="utf-8"
     )
     with pytest.raises(UserError, match="not a few-shot result"):
         script.main(replace(config, result="tables"))
