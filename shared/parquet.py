@@ -11,6 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ def source(
         image, label = columns.choose(str(files[0]), schema, names, label, image)
         struct = pa.types.is_struct(schema.field(image).type)
         wanted = [*([f"{image}.path"] if struct else []), label]
-        tables = [opened(file, wanted).read(columns=wanted) for file in files]
+        tables = [table for file in files for table in _tables(file, wanted)]
         table = pa.concat_tables(tables, promote_options="permissive")
         paths = columns.values(table.column(image).combine_chunks().field("path")) if struct else [None] * len(table)
         file_names = [path or f"{split}-{row:06d}" for row, path in enumerate(paths)]
@@ -146,6 +147,18 @@ def opened(file: Path, wanted: Sequence[str]) -> pq.ParquetFile:
     leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     named = [leaf for leaf in leaves if any(f"{leaf}.".startswith(f"{column}.") for column in wanted)]
     return pq.ParquetFile(file, metadata=metadata, read_dictionary=named)
+
+
+def _tables(file: Path, wanted: list[str]) -> list[pa.Table]:
+    """Some columns of a file, as stored where that can be read (`opened`)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    reader = opened(file, wanted)
+    with suppress(pa.ArrowNotImplementedError):  # a dictionary that its writer gave up half way, inside of a struct
+        if reader.num_row_groups:
+            return [reader.read_row_group(group, columns=wanted) for group in range(reader.num_row_groups)]
+    return [pq.ParquetFile(file).read(columns=wanted)]
 
 
 def _check_size(file: Path, metadata: pq.FileMetaData) -> None:
@@ -240,10 +253,21 @@ class ParquetRows:
                 self._held = None  # two groups are never in memory at once
                 file, number = self._groups[group]
                 try:
-                    table = self._open[file].read_row_group(number, columns=[self._leaf])
+                    table = self._read(file, number)
                 except OSError as error:  # ArrowException's reading errors are OSErrors too
                     why = f"row group {number} is damaged ({error}); fetch the file again"
                     raise UserError(f"{self.files[file]}: {why}") from error
                 column = table.column(0).combine_chunks()
                 self._held = group, column.field("bytes") if self.struct else column
             return self._held[1]
+
+    def _read(self, file: int, number: int) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return self._open[file].read_row_group(number, columns=[self._leaf])
+        except pa.ArrowNotImplementedError:
+            # the writer gave the dictionary up, as it does for images that are not all the same: no longer asked for
+            self._open[file] = pq.ParquetFile(self.files[file])
+            return self._open[file].read_row_group(number, columns=[self._leaf])
