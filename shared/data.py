@@ -34,7 +34,7 @@ from shared.errors import UserError
 from shared.folders import some
 from shared.parquet import LFS_POINTER
 from shared.sources import ALL, HUB_SETS, Collection, Source, open_set
-from shared.text import notice
+from shared.text import notice, printable
 
 __all__ = ["HUB_SETS", "ImageSet", "PixelStore", "copies", "decode", "digest", "load_images", "load_test", "load_two"]
 
@@ -178,7 +178,7 @@ class ImageSet:
 
     def where(self, index: int) -> str:
         """File and row of an image, for messages."""
-        return self._source.rows.where(int(self._rows[index]))
+        return printable(self._source.rows.where(int(self._rows[index])))
 
     def image(self, index: int) -> np.ndarray:
         """uint8 [H, W, 3]."""
@@ -218,7 +218,7 @@ class ImageSet:
         if len(classes) > 8:
             classes = [*classes[:4], "...", *classes[-2:]]
         line = f"{len(self):,} images of {len(self.class_names):,} classes: {', '.join(classes)}"
-        return [f"{self.split}: {line}; {self.source}", *self.notes]
+        return [printable(words) for words in (f"{self.split}: {line}; {self.source}", *self.notes)]
 
     def arrays(self) -> np.ndarray:
         """uint8 [n, H, W, 3]. UserError when the images have different sizes."""

@@ -334,12 +334,11 @@ class Record:
         if lost := self._lost():
             whole, self.experiment = self.experiment, f"{self.experiment}-part"
             self.say(
-                "",
-                f"{self.directory / whole}.json is kept: it has {lost} that this run has not; this run is in "
-                f"{self.experiment}.json and .log beside it (delete the former to replace it)",
+                f"\n{self.directory / whole}.json is kept: it has {lost} that this run has not; this run is in "
+                f"{self.experiment}.json and .log beside it (delete the former to replace it)"
             )
         stem = self.directory / self.experiment
-        log = ("\n".join(self.lines).strip("\n") + "\n").encode()
+        log = ("\n".join(self.lines).strip("\n") + "\n").encode("utf-8", "backslashreplace")
         content = sealed({**self.as_json(), "log_sha256": hashlib.sha256(log).hexdigest()})
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
         atomic_write_all({stem.with_name(f"{stem.name}.log"): log, stem.with_name(f"{stem.name}.json"): f"{text}\n"})

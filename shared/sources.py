@@ -24,6 +24,7 @@ from shared import hub, paths
 from shared.errors import UserError
 from shared.models import labels as imagenet_labels
 from shared.specs import REPOSITORY
+from shared.text import printable
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,12 @@ class Source:
     class_ids: list[str]
     stand_in: str | None = None
     notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Names come from files, and go into lines with others: a line's end in one is shown as `\\n`."""
+        for key in ("class_names", "names", "class_ids", "notes"):
+            setattr(self, key, [printable(text) for text in getattr(self, key)])
+        self.words = printable(self.words)
 
 
 @dataclass

@@ -28,7 +28,7 @@ if not __package__:  # started as a file: the code of this checkout, not an inst
 from shared import cli, published
 from shared.errors import UserError
 from shared.record import Record, aligned
-from shared.text import notice
+from shared.text import notice, printable
 from shared.verdict import Measured
 
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ def say_origin(record: Record, run: Run) -> None:
     for m in run.models:
         record.use_identity(m.encoder.identity, m.title)
         preprocessing = m.encoder.identity.preprocessing
-        record.say(f"  {m.starred}: {m.spec} in {m.choice.dtype_name}, images by: {preprocessing}")
+        record.say(f"  {m.starred}: {printable(m.spec)} in {m.choice.dtype_name}, images by: {preprocessing}")
         if m.encoder.identity.transform_from:
             record.say(f"    {m.encoder.identity.transform_from}")
     dtypes = " and ".join(sorted({m.choice.dtype_name for m in run.models}))

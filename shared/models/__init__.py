@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from shared import specs
+from shared.text import printable
 from shared.transforms import Transform
 
 if TYPE_CHECKING:
@@ -64,6 +65,13 @@ class Identity:
     weights: str = field(default="", compare=False)
     folder: Path | None = field(default=None, compare=False)
     files: tuple[Path, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        """Names come from files, and go into lines with others: a line's end in one is shown as `\\n`."""
+        for key in ("name", "revision", "transform_from"):
+            object.__setattr__(self, key, printable(getattr(self, key)))
+        for key in ("label_names", "notes"):
+            object.__setattr__(self, key, tuple(printable(text) for text in getattr(self, key)))
 
     @property
     def preprocessing(self) -> str:

@@ -6,8 +6,11 @@ import io
 import json
 
 import pytest
+from PIL import Image
 
+from shared.data import load_images
 from shared.errors import UserError
+from shared.models import Identity
 from shared.record import Record, require_plain
 from shared.text import COLOURS, WIDTH, coloured, folded, notice, printable, quoted, say
 from shared.verdict import VERDICTS
@@ -123,3 +126,21 @@ def test_colours_are_a_terminals_own_and_can_be_refused(name, value, in_colour, 
         record.say("y: differs")
     for path in (tmp_path / "toy").iterdir():
         assert "\x1b" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "evil", ["a\n== verdicts ==", "a\r== verdicts ==", "a\u2028== verdicts ==", "a\x0b== verdicts =="]
+)
+def test_names_of_images_and_models_forge_no_line(tmp_path, monkeypatch, evil):
+    """A class's, a file's, a folder's and a model's name, in the lines that join them with others."""
+    monkeypatch.setenv("PAPERS_CACHE", str(tmp_path / "cache"))
+    for name in (f"{evil} 1", f"{evil} 2"):
+        (tmp_path / evil / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / evil / name / f"{evil}.png")
+        (tmp_path / evil / name / f"{evil}.txt").touch()
+    images = load_images(str(tmp_path / evil), "all")
+    model = Identity(evil, evil, "hf", 1, None, evil, "0", label_names=(evil,), notes=(f"not read: {evil}.weight",))
+    joined = [*images.assumed(), images.where(0), *images.names, *images.class_ids, *images.class_names]
+    joined += [model.name, model.revision, *model.label_names, *model.notes]
+    assert len("\n".join(joined).splitlines()) == len(joined)  # at every sign that ends a line
+    assert any("ignored: 2 .txt" in line for line in joined)
