@@ -268,7 +268,8 @@ def another_python(place: Place) -> str:
     if not made or made.returncode:
         return sys.executable
     packages = next(home.glob("lib*/python*/site-packages")) / "this.pth"
-    packages.write_text("\n".join(sysconfig.get_path(kind) for kind in ("purelib", "platlib")) + "\n", encoding="utf-8")
+    seen = [str(place.root), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))]  # the suite, as installed
+    packages.write_text("\n".join(seen) + "\n", encoding="utf-8")
     return str(home / "bin" / name)
 
 
