@@ -260,9 +260,73 @@ def main(config: Config) -> None:
               found.get("reason") or found.get("way"), flush=True)  # fmt: skip
 
 
+PART = "LookupError: no AutoModel class has this type"
+
+
+def summary(library: str, found: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """The sums that a reader asks for; a name that was not tried yet is in none but `left`."""
+    models = {name: one for name, one in found.items() if not str(one.get("reason")).startswith(PART)}
+    built = [one for one in models.values() if one.get("built")]
+    ran = [one for one in built if one.get("ran")]
+    counted = [one for one in ran if one.get("macs") is not None]
+    other = [one for one in counted if one.get("independent") is not None]
+    return {
+        "names": len(names(library)),
+        "left": len(set(names(library)) - set(found)),
+        "parts of other models": len(found) - len(models),
+        "not built by the library": sum(one.get("built") is False for one in models.values()),
+        "stopped by a limit or an error of ours": sum(one.get("built") is None for one in models.values()),
+        "built": len(built),
+        "parameters equal": sum(one["parameters"] == one["real"] for one in built),
+        "run": len(ran),
+        "operations counted": len(counted),
+        "counted independently too": len(other),
+        "within 1 %": sum(right(one) for one in other),
+    }
+
+
 def report() -> None:
     """architectures.json: a line a model; architectures.md: the sums, and every refusal with its reason."""
-    atomic_write(harness.HERE / "architectures.md", "")
+    import timm
+    import torch
+    import transformers
+
+    libraries = {library: done(library) for library in ("transformers", "timm")}
+    sums = {library: summary(library, found) for library, found in libraries.items()}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "timm": timm.__version__}
+    lines = []
+    for library, found in libraries.items():
+        rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+        lines.append(f" {json.dumps(library)}: {{\n{rows}\n }}")
+    head = json.dumps({"versions": versions, "summary": sums})[:-1]
+    atomic_write(harness.HERE / "architectures.json", head + ",\n" + ",\n".join(lines) + "\n}\n")
+    text = ["# Every architecture", "", (__doc__ or "").partition("\n\n")[2].strip(), ""]
+    text += ["| | " + " | ".join(f"{name} {versions[name]}" for name in libraries) + " |", "|---|---:|---:|"]
+    text += [f"| {key} | " + " | ".join(f"{one[key]:,}" for one in sums.values()) + " |" for key in sums["timm"]]
+    for title, chosen in (
+        ("Not built by the library from its default configuration", lambda one: one.get("built") is False),
+        ("Stopped by a limit of this script", lambda one: one.get("built") is None),
+        ("Parameters that differ", lambda one: one.get("built") and one["parameters"] != one["real"]),
+        ("Built, but not run", lambda one: one.get("built") and one.get("ran") and one.get("macs") is None),
+        ("Operations that differ by more than 1 %", lambda one: one.get("independent") is not None and not right(one)),
+        ("No independent count", lambda one: one.get("macs") is not None and one.get("independent") is None),
+    ):
+        some = [(library, name, one) for library, all in libraries.items() for name, one in all.items() if chosen(one)]
+        some = [one for one in some if not str(one[2].get("reason")).startswith(PART)]
+        text += ["", f"## {title}", ""] + [
+            f"- {library} `{name}`: {why(one)}" for library, name, one in sorted(some, key=str)
+        ]
+        text += ["none"] * (not some)
+    atomic_write(harness.HERE / "architectures.md", "\n".join(text) + "\n")
+
+
+def why(one: dict[str, Any]) -> str:
+    """A result in one line."""
+    if one.get("reason"):
+        return str(one["reason"])
+    if one.get("independent") is not None:
+        return f"{one['macs']:,} ours, {one['independent']:,} by torch's counter ({one['way']})"
+    return str(one.get("way", ""))
 
 
 if __name__ == "__main__":

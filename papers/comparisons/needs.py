@@ -32,7 +32,8 @@ def needs(model: Model, assumed: Assumptions, gpus: list[Fit]) -> dict[str, str]
     chosen = {fit.gpu: fit.memory_gb for fit in gpus}
     lower = [fits(model, replace(assumed, value_bytes=size), chosen) for size in list(types.values())[1:]]
     for at, fit in enumerate(gpus):
-        cells[f"{fit.gpu}, training"] = _fit(fit, f"{batch} in {first}")
+        known = model.total_is("memory") != "not known"
+        cells[f"{fit.gpu}, training"] = _fit(fit, f"{batch} in {first}") if known else bounded(model, "memory", "")
         batches = [fit.largest_inference_batch, *(other[at].largest_inference_batch for other in lower)]
         words = ", ".join(f"{_batch(most)} in {name}" for name, most in zip(types, batches, strict=True))
         standing = model.total_is("memory")

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 LENGTH = 512  # tokens, where a configuration names no longest sequence
+SCANNED = 128  # the same of a state-space model
 LONGEST = 2048  # tokens, where it names a longer one and nobody asks for it
 DECODER_LENGTH = 128  # tokens of an encoder-decoder's second input
 TEXT_LENGTH = 64  # tokens of a text beside an image or a sound
@@ -130,7 +131,8 @@ class Samples:
         most = longest(self.config)
         if beside:
             return min(most or TEXT_LENGTH, TEXT_LENGTH)
-        return min(most, LONGEST) if most else LENGTH
+        # a state space without its compiled kernel goes through the text a token at a time
+        return min(most, LONGEST) if most else SCANNED if hasattr(self.config, "state_size") else LENGTH
 
     # inputs of one kind ---------------------------------------------------------------------------------------------
 
@@ -173,6 +175,7 @@ class Samples:
         """A raw sound, or its spectrum."""
         config = self.config
         bins = setting(config, "num_mel_bins", "input_feat_per_channel", "feature_size", "n_mels", of="audio")
+        bins = setting(config, "feature_projection_input_dim", of="audio") or bins
         bins = bins or setting(config, "input_dim", "hidden_size", of="audio")
         if name == "input_values":
             if hasattr(config, "num_mel_bins") and hasattr(config, "max_length"):  # a spectrum as an image

@@ -91,11 +91,11 @@ def settings_of(module: nn.Module, kind: str) -> dict[str, Any]:
     conv = _only_conv(module) if kind == "patchEmbed" else None
     if conv is not None:
         return {"patchSize": _one(conv.kernel_size), "embedDim": conv.out_channels, "inChans": conv.in_channels}
-    weight = getattr(module, "weight", None)
+    # a weight is only looked at where it must be: one that is computed from others would be computed here
     if kind == "linear" and not isinstance(module, nn.Linear):  # a weight [in, out]
-        return {"inFeatures": weight.shape[0], "outFeatures": weight.shape[1]}
-    if kind == "rmsNorm" and weight is not None:
-        return {"normalizedShape": weight.shape[-1]}
+        return {"inFeatures": module.weight.shape[0], "outFeatures": module.weight.shape[1]}
+    if kind == "rmsNorm" and getattr(module, "weight", None) is not None:
+        return {"normalizedShape": module.weight.shape[-1]}
     names = _SETTINGS.get(kind, {})
     found = {key: _one(getattr(module, name)) for key, name in names.items() if hasattr(module, name)}
     if found.get("groups") == 1:

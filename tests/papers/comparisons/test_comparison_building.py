@@ -75,6 +75,13 @@ def test_every_sort_of_model_is_built_and_run(kind: str) -> None:
     assert {layer.name for layer in found.inputs} == INPUTS.get(kind, {"input_ids"})
 
 
+def test_a_grouped_convolution_says_its_groups() -> None:
+    found, _ = built("wav2vec2", **CASES["wav2vec2"])
+    grouped = [layer for layer in found.layers if layer.settings.get("groups") == 2]
+    assert [layer.type for layer in grouped] == ["conv1d"]
+    assert grouped[0].parameters == 16 * 8 * 4 + 16 + 4, "a weight, a bias, and the norm of each of its four places"
+
+
 def test_operations_of_experts_are_those_that_a_token_is_sent_to() -> None:
     plain, _ = built("llama", Sizes(10), **DECODER)
     assert plain.macs == linear_macs(10)
