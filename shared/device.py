@@ -11,6 +11,7 @@ Also the process's place in a `torchrun` job, since that decides which CUDA devi
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 
@@ -98,6 +99,27 @@ def rank_and_world() -> tuple[int, int]:
     if world > 1 and missing:
         raise UserError(f"WORLD_SIZE is {world}, but {missing[0]} is not set: unset it or start with torchrun")
     return rank, world
+
+
+def gloo_group() -> tuple[int, object | None]:
+    """(number of processes, their group for small CPU tensors); (1, None) outside torchrun. Joins the job once."""
+    if rank_and_world()[1] == 1:
+        return 1, None
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    if "gloo" in dist.get_backend():
+        return dist.get_world_size(), None
+    return dist.get_world_size(), _second_group()
+
+
+@functools.cache
+def _second_group() -> object:
+    """gloo beside a job's own NCCL: made once, since each is a set of connections."""
+    import torch.distributed as dist
+
+    return dist.new_group(backend="gloo")
 
 
 def _device(asked: str) -> tuple[torch.device, str]:

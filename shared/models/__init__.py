@@ -3,10 +3,10 @@
     encoder = load_encoder("google/vit-base-patch16-224-in21k", device.choose())
     features = encoder.encode(images)                       # list of uint8 [H, W, 3] -> float32 [B, 768]
 
-`shared.specs` has the grammar of a model's name. What the numbers are:
-- a hub repository or a folder like one (`hf`): a ViT's pre-logits (dense + tanh on the class token), BiT's and ResNet's
-  pooled numbers, DINOv2's class token after the last norm, through transformers;
-- `timm:`: timm's own pre-logits features;
+`shared.specs` has the grammar of a model's name. What the numbers are, unless `pool` says otherwise:
+- a hub repository or a folder like one (`hf`): what `families` says of its architecture, through transformers (a ViT's
+  pre-logits, BiT's and ResNet's pooled numbers, DINOv2's class token after the last norm, ...);
+- `timm:`: timm's own pre-logits features; `torchvision:`: what enters its last layer;
 - `wheel:`: two real networks out of PyPI wheels, for work without a hub.
 
 Nothing is substituted: a missing network, file, pooler or weight is a `UserError` that says what to do.
@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from shared import specs
+from shared.errors import UserError
 from shared.text import printable
 from shared.transforms import Transform
 
@@ -34,18 +35,20 @@ if TYPE_CHECKING:
 # speed; BiT R50x1 with random weights gives 0.998, of which half is lost by rounding the weights alone.
 DEPTHWISE = "depthwise convolutions are no faster in bfloat16 and lose too much"
 GROUP_NORM = "a ResNet with group norms loses too much in bfloat16"
+POOLS = ("", "cls", "mean", "cls+mean")
 
 
 @dataclass(frozen=True)
 class Identity:
     """Everything that identifies a model's numbers, before its weights are read.
 
-    spec: in its shortest spelling. kind: "hf", "timm" or "wheel". dim: numbers per image (features, or logits).
+    spec: in its shortest spelling. kind: "hf", "timm", "torchvision" or "wheel". dim: numbers per image.
     weights_sha256: of the weight file; of the list of the files' sha256 where there are several. stand_in: why a
     verdict must not compare it with a published number, or None. float32_because: see `computed_in`. label_wnids,
     label_names: one a column of a classifier, see `labels.match`. notes: what was assumed or left unread, for the log.
     transform_from: where the transform was read, and which keys; "" where it is pinned here.
-    weights: "model" or "ema", where the spec asks for one.
+    weights: "model" or "ema", where the spec asks for one. pool: the way that was asked for, "" for the model's own.
+    representation: what the numbers are, in words.
     """
 
     spec: str
@@ -60,9 +63,11 @@ class Identity:
     float32_because: str = ""
     label_wnids: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
+    pool: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
     transform_from: str = field(default="", compare=False)
     weights: str = field(default="", compare=False)
+    representation: str = field(default="", compare=False)
     folder: Path | None = field(default=None, compare=False)
     files: tuple[Path, ...] = field(default=(), compare=False)
 
@@ -78,25 +83,44 @@ class Identity:
         """The transform as one string."""
         return str(self.transform)
 
+    @property
+    def facts(self) -> str:
+        """What a reader of the numbers has to know of them, in one line."""
+        return "; ".join(part for part in (self.representation, self.preprocessing, self.transform_from) if part)
 
-def describe(spec: str, *, revision: str | None = None, transform: str = "squash", head: bool = False) -> Identity:
+
+def describe(
+    spec: str, *, revision: str | None = None, transform: str = "squash", head: bool = False, pool: str = ""
+) -> Identity:
     """Everything that identifies a model's numbers, without reading its weights into memory.
 
-    A hub model that is not in the cache is downloaded. `head`: as a classifier.
+    A hub model that is not in the cache is downloaded. `head`: as a classifier. pool: one of POOLS.
     """
     parsed = specs.parse_with_weights(spec)
     if revision:
         parsed = replace(parsed, revision=revision)
-    return _source(parsed.kind).describe(parsed, transform=transform, head=head)
+    if pool not in POOLS:
+        raise UserError(f"pool {pool!r}: expected one of {', '.join(POOLS[1:])}")
+    return _source(parsed.kind).describe(parsed, transform=transform, head=head, pool=pool)
 
 
-def load_encoder(spec: str, choice: Choice, *, revision: str | None = None, compile: bool = False) -> Encoder:
+def load_encoder(
+    spec: str,
+    choice: Choice,
+    *,
+    revision: str | None = None,
+    transform: str = "squash",
+    pool: str = "",
+    compile: bool = False,
+) -> Encoder:
     """The encoder for `spec`, its weights on `choice.device` in `choice.dtype` (see `computed_in`), ready to run.
 
-    Its transform squashes images to 224x224 (or the one size that its position embeddings allow). `compile`: the
-    first batch takes a minute or more, later ones less time; worth it from some thousand images.
+    transform: "squash" to 224x224 (or the one size that the network allows), "crop" (shortest side to size / 0.875,
+    centre crop), or "own", the model's published recipe. pool: "" for the representation that its family declares,
+    "cls", "mean" (of the patches) or "cls+mean" of its tokens. `compile`: the first batch takes a minute or more,
+    later ones less time; worth it from some thousand images.
     """
-    return _load(describe(spec, revision=revision), choice, compile=compile)
+    return _load(describe(spec, revision=revision, transform=transform, pool=pool), choice, compile=compile)
 
 
 def load_classifier(
@@ -134,5 +158,5 @@ def _load(identity: Identity, choice: Choice, *, compile: bool) -> Encoder:
 
 
 def _source(kind: str) -> ModuleType:
-    """The module with this kind's `describe(spec, transform=, head=)` and `build(identity, choice)`."""
-    return import_module(f"shared.models.{ {'hf': 'hf', 'timm': 'timm', 'wheel': 'wheels'}[kind] }")
+    """The module with this kind's `describe(spec, transform=, head=, pool=)` and `build(identity, choice)`."""
+    return import_module(f"shared.models.{'wheels' if kind == 'wheel' else kind}")

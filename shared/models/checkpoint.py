@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EMA = ("state_dict_ema", "model_ema", "ema_state_dict", "model_ema_state_dict", "ema_model", "ema", "teacher")
 PLAIN = ("state_dict", "model_state_dict", "model", "module", "_orig_mod", "net", "network", "student", "base_model")
-PLAIN += ("backbone", "base_encoder", "image_encoder", "encoder")
+PLAIN += ("backbone", "base_encoder", "image_encoder", "encoder", "vision_model", "timm_model")
 # Beside the weights in a checkpoint of a training run; never read.
 TRAINING = ("optimizer", "optimizer_state_dict", "optimizer_states", "scheduler", "lr_scheduler", "scaler", "rng_state")
 # Left over in a checkpoint, these change nothing: counters, tables that the network makes itself, and the heads and
@@ -29,6 +29,8 @@ TRAINING = ("optimizer", "optimizer_state_dict", "optimizer_states", "scheduler"
 BUFFERS = ("num_batches_tracked", "position_ids", "relative_position_index", "relative_coords_table", "attn_mask")
 BUFFERS += ("mask_token", "total_ops", "total_params")
 BY_DEFINITION_WHOLE = ("U8", "I8", "I16", "I32", "I64", "BOOL", "uint8", "int8", "int16", "int32", "int64", "bool")
+FEW_BITS = re.compile(r"(f8|float8|f6|f4|float4|i4|u4|int4|uint4)(_.*)?")
+PACKED = re.compile(r"qweight|qzeros|g_idx|absmax|quant_map|weight_packed|weight[.:_]+q?data|SCB|weight_format")
 OTHER_FORMATS = {".npz": "NumPy", ".npy": "NumPy", ".onnx": "ONNX", ".h5": "Keras", ".gguf": "GGUF", ".msgpack": "Flax"}
 
 
@@ -197,6 +199,7 @@ def refuse_partial(spec: str, missing: Collection[str]) -> None:
     if not missing:
         return
     needs_pooler = "; the pre-logits need the pooler: use a checkpoint that kept it, e.g. an -in21k one"
+    needs_pooler += ", or the class token (pool cls)"
     names = shown(sorted(missing))
     hint = needs_pooler if "pooler" in names else ""
     raise UserError(f"{spec}: the checkpoint has no {names}, which would be random numbers{hint}")
@@ -213,12 +216,16 @@ def refuse_shape(spec: str, key: str, shape: Iterable[int], expected: Iterable[i
 
 def refuse_whole_numbers(spec: str, found: Mapping[str, Entry]) -> None:
     """UserError for weights that are stored as whole numbers or in 8 bits: they mean nothing without their scales."""
+    why = "quantised weights need their scales, which are not read"
     for key, (dtype, shape) in found.items():
-        weights = shape and key.rpartition(".")[2] not in BUFFERS
-        eight_bits = dtype.lower().startswith(("f8", "float8"))
-        if weights and (eight_bits or (dtype in BY_DEFINITION_WHOLE and key.endswith(("weight", "bias")))):
-            why = "quantised weights need their scales, which are not read"
-            raise UserError(f"{spec}: {key} is stored as {dtype.lower()}; {why}: take the float checkpoint")
+        kind, last = dtype.lower(), key.rpartition(".")[2]
+        if not shape or last in BUFFERS:
+            continue
+        few_bits = FEW_BITS.fullmatch(kind)
+        # libraries of quantisation pack several numbers into one whole one, under names of their own
+        packed = dtype in BY_DEFINITION_WHOLE and (last.endswith(("weight", "bias")) or PACKED.search(key))
+        if few_bits or packed:
+            raise UserError(f"{spec}: {key} is stored as {kind}; {why}: take the float checkpoint")
 
 
 def refuse_not_finite(spec: str, state: Mapping[str, Tensor]) -> None:

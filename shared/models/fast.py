@@ -12,6 +12,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from shared.errors import UserError
+from shared.models import DEPTHWISE, GROUP_NORM
+
 FOLD_TOLERANCE = 1e-4  # relative; folding in float32 costs about 1e-6
 
 
@@ -109,15 +112,56 @@ def standardise_weights(module: nn.Module) -> int:
 
 
 class Answer(nn.Module):
-    """A transformers model as a plain function: float [B, 3, h, w] to one of its outputs, flattened to [B, dim]."""
+    """A transformers model as a plain function: float [B, 3, h, w] to [B, dim].
 
-    def __init__(self, model: nn.Module, output: str) -> None:
+    output: one of the model's outputs, flattened; "maps": the mean over the places of its feature map; "cls", "mean",
+    "cls+mean": of its tokens [B, prefix + patches, dim]. cls: the output that is the class token, "" for the first
+    token. inputs: the images as the model takes them, where it is not by the name pixel_values.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        output: str,
+        *,
+        prefix: int = 0,
+        cls: str = "",
+        inputs: Callable[[Tensor], dict[str, Tensor]] | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
-        self.output = output
+        self.output, self.prefix, self.cls = output, prefix, cls
+        self.inputs = inputs
 
     def forward(self, x: Tensor) -> Tensor:
-        return getattr(self.model(pixel_values=x), self.output).flatten(1)
+        out = self.model(**(self.inputs(x) if self.inputs else {"pixel_values": x}))
+        if self.output == "maps":
+            return out.last_hidden_state.flatten(2).mean(2)
+        if "cls" not in self.output and "mean" not in self.output:
+            numbers = getattr(out, self.output)
+            if numbers is None:
+                raise UserError("its settings leave the pooled output out; choose a pool of its tokens (mean)")
+            return numbers.flatten(1)
+        tokens = out.last_hidden_state
+        parts = []
+        if "cls" in self.output:
+            parts.append(getattr(out, self.cls) if self.cls else tokens[:, 0])
+        if "mean" in self.output:
+            parts.append(tokens[:, self.prefix :].mean(1))
+        return torch.cat(parts, dim=1)
+
+
+class Tokens(nn.Module):
+    """A timm model's tokens [B, prefix + patches, dim], pooled: "cls", "mean" or "cls+mean"; float [B, 3, h, w] in."""
+
+    def __init__(self, model: nn.Module, pool: str) -> None:
+        super().__init__()
+        self.model, self.pool = model, pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.model.forward_features(x)
+        parts = {"cls": tokens[:, 0], "mean": tokens[:, self.model.num_prefix_tokens :].mean(1)}
+        return torch.cat([parts[name] for name in self.pool.split("+")], dim=1)
 
 
 class PreLogits(nn.Module):
@@ -154,6 +198,22 @@ class ClassTokenLayer(nn.Module):
         seen = nn.functional.scaled_dot_product_attention(query, key, value, scale=attention.scaling)
         first = tokens[:, :1] + attention.o_proj(seen.transpose(1, 2).flatten(2))
         return first + layer.mlp(layer.layernorm_after(first))
+
+
+def float32_because(module: nn.Module) -> str:
+    """Why this network is computed in float32 where others are in bfloat16, or ""; see `shared.models.computed_in`."""
+    layers = list(module.modules())
+    if any(isinstance(layer, nn.Conv2d) and layer.groups == layer.in_channels > 1 for layer in layers):
+        return DEPTHWISE
+    return GROUP_NORM if any(isinstance(layer, nn.GroupNorm) for layer in layers) else ""
+
+
+def folded(module: nn.Module, size: tuple[int, int]) -> nn.Module:
+    """A network with its batch norms folded, the channel innermost where it has such; `size`: of its images."""
+    if any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules()):
+        fold_batch_norms(module, size)
+        module = module.to(memory_format=torch.channels_last)
+    return module
 
 
 def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:

@@ -6,7 +6,8 @@ the interpolation and the scale of the pixels, and for the transform "own" the s
 
 from __future__ import annotations
 
-from math import isfinite
+from dataclasses import replace
+from math import isfinite, isqrt
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from shared.errors import UserError
 from shared.transforms import Transform
 
 FILE = "preprocessor_config.json"
-INSTEAD = "leave own out of the ways in which images enter (--ways squash)"
+INSTEAD = "take squash or crop instead of own as the way in which images enter (--transform, or --ways)"
 PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 Sides = tuple[int, int]  # (height, width) in pixels
 LARGEST = 16_384  # pixels of a side; a larger number is a mistake
@@ -33,6 +34,12 @@ class Processor(NamedTuple):
     square: bool
     crop: int | None = None
     convnext: bool = False  # crop_pct below 384 pixels, squash from there
+    crop_pct: float = 224 / 256
+    enlarged: str = ""  # how the shortest side becomes larger than the file says: "levit", "crop_pct"
+    normalise: bool = True
+    bgr: bool = False  # blue first
+    twice: bool = False  # divided by the deviations twice, which the key include_top asks for
+    free: bool = False  # images keep their shape
 
 
 # A further class is one more row; tests/shared/test_models_processors.py compares it with transformers' own.
@@ -42,17 +49,36 @@ PROCESSORS = {
     "Bit": Processor(224, 3, square=False, crop=224),
     "CLIP": Processor(224, 3, square=False, crop=224),
     "ConvNext": Processor(384, 3, square=False, convnext=True),
+    "Beit": Processor(224, 3, square=True),
+    "Siglip": Processor(224, 3, square=True),
+    "Siglip2": Processor(256, 2, square=True, free=True),
+    "DINOv3ViT": Processor(224, 2, square=True),
+    "ChineseCLIP": Processor(224, 3, square=False, crop=224),
+    "EfficientNet": Processor(346, 3, square=True, twice=True),
+    "Levit": Processor(224, 3, square=False, crop=224, enlarged="levit"),
+    "MobileNetV1": Processor(256, 2, square=False, crop=224),
+    "MobileNetV2": Processor(256, 2, square=False, crop=224),
+    "MobileViT": Processor(224, 3, square=False, crop=256, normalise=False, bgr=True),
+    "PoolFormer": Processor(224, 3, square=False, crop=224, crop_pct=0.9, enlarged="crop_pct"),
+    "Pvt": Processor(224, 3, square=True),
+    "Segformer": Processor(512, 2, square=True),
 }
 # Keys that change no pixel: the images that come here are RGB, and of one size where they are stacked.
 WITHOUT_EFFECT = {
     *("do_convert_rgb", "data_format", "input_data_format", "return_tensors", "device", "disable_grouping"),
     *("image_seq_length", "processor_class", "_valid_processor_keys", "_processor_class", "do_pad"),
+    *("do_reduce_labels", "reduce_labels"),  # of segmentations
 }
+# Keys that only one class knows, and what marks that class in PROCESSORS.
+OF_ONE_CLASS = {"include_top": "twice", "rescale_offset": "twice", "do_flip_channel_order": "bgr"}
+OF_ONE_CLASS |= {"patch_size": "free", "max_num_patches": "free"}
+UNSCALED = {"image_mean": 0.0, "image_std": 1.0}
 
 
 # What counts for squash and crop too; sizes and cuts count for `own` only.
 ALWAYS = {"image_mean", "image_std", "do_normalize", "do_rescale", "rescale_factor", "resample"}
 ALWAYS |= {"image_processor_type", "feature_extractor_type"}
+ALWAYS |= {"do_flip_channel_order", "rescale_offset", "include_top"}
 
 
 class File(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,13 +91,18 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
     do_resize: bool = True
     size: Any = None
     default_to_square: bool | None = None
-    crop_pct: float = 224 / 256
+    crop_pct: float | None = None
     resample: int | None = None
     do_center_crop: bool | None = None
     crop_size: Any = None
     do_rescale: bool = True
     rescale_factor: float = 1 / 255
-    do_normalize: bool = True
+    rescale_offset: bool = False
+    do_normalize: bool | None = None
+    include_top: bool | None = None
+    do_flip_channel_order: bool | None = None
+    patch_size: int | None = None
+    max_num_patches: int | None = None
     pad_size: Any = None
 
 
@@ -82,28 +113,30 @@ def transform_of(name: str, spec: str, settings: dict, family: str, fixed: Sides
     position embeddings allow. UserError for what cannot be honoured.
     """
     where = f"{spec}: {FILE}"
-    # null and false switch nothing on, whatever the key is called
-    known = set(File.__struct_fields__)
-    used = {k: v for k, v in settings.items() if v is not None and k not in WITHOUT_EFFECT and (v or k in known)}
     way_out = "such preprocessing is not done here; take the key out of a local copy if it does not matter"
-    file = schema.checked(used, File, where, way_out)
+    file = schema.checked(_used(settings), File, where, way_out)
     if file.pad_size is not None and settings.get("do_pad"):
         raise UserError(f"{where}: do_pad to pad_size {file.pad_size!r} is not done here; {way_out}")
     processor = _processor(file, where, family)
+    for key, owns in OF_ONE_CLASS.items():
+        if getattr(file, key) and not getattr(processor, owns):
+            raise UserError(f"{where}: unknown key {key!r} for this class; {way_out}")
     resample = processor.resample if file.resample is None else file.resample
     interpolation = PILLOW.get(resample, str(resample))
-    mean, std = _pixel_scale(file, where)
+    mean, std = _pixel_scale(file, processor, where)
+    bgr = processor.bgr if file.do_flip_channel_order is None else file.do_flip_channel_order
     size = fixed or (transforms.SIZE, transforms.SIZE)
     try:
         own = _own(file, processor, where, interpolation, mean, std) if name == "own" else None
+        own = own and replace(own, bgr=bgr)
         if own and fixed and own.size != fixed:
             raise UserError(f"its recipe makes {own.size} images, its position embeddings are for {fixed}")
-        return transforms.named(name, size, interpolation, mean, std, own)
+        return transforms.named(name, size, interpolation, mean, std, own, bgr=bgr)
     except UserError as error:
         raise UserError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
 
-def keys_read(settings: dict) -> str:
+def keys_read(settings: dict, file: str = FILE) -> str:
     """Which keys of the file decide the pixels, in words, and which do not."""
     there = [key for key, value in settings.items() if value is not None]
     always = [key for key in there if key in ALWAYS]
@@ -111,7 +144,19 @@ def keys_read(settings: dict) -> str:
     rest = [key for key in there if key not in File.__struct_fields__]
     parts = [", ".join(always) or "none", f"for `own` also {', '.join(own)}" * bool(own)]
     parts.append(f"without effect here: {', '.join(rest)}" * bool(rest))
-    return f"keys read of {FILE}: {'; '.join(filter(None, parts))}"
+    return f"keys read of {file}: {'; '.join(filter(None, parts))}"
+
+
+def naflex_side(spec: str, settings: dict) -> int:
+    """The side in pixels of a square image for a network that takes max_num_patches patches of any arrangement."""
+    file = schema.checked(_used(settings), File, f"{spec}: {FILE}", "copy it from the model's repository")
+    return (file.patch_size or 16) * isqrt(file.max_num_patches or 256)
+
+
+def _used(settings: dict) -> dict:
+    """The keys that say something: null and false switch nothing on, whatever the key is called."""
+    known = set(File.__struct_fields__)
+    return {k: v for k, v in settings.items() if v is not None and k not in WITHOUT_EFFECT and (v or k in known)}
 
 
 def _processor(file: File, where: str, family: str) -> Processor:
@@ -126,7 +171,7 @@ def _processor(file: File, where: str, family: str) -> Processor:
     return PROCESSORS[name]
 
 
-def _pixel_scale(file: File, where: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _pixel_scale(file: File, processor: Processor, where: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(mean, std) so that (x/255 - mean) / std is what the file's steps make of the grey level x."""
     # x * factor, then (x - mean) / std: with k = 255 * factor that is (x/255 - mean/k) / (std/k)
     k = 255 * file.rescale_factor if file.do_rescale else 255.0
@@ -134,9 +179,14 @@ def _pixel_scale(file: File, where: str) -> tuple[tuple[float, ...], tuple[float
         raise UserError(f"{where}: rescale_factor {file.rescale_factor}; expected a number above 0")
     if abs(k - 1) < 1e-9:
         k = 1.0
-    if not file.do_normalize:
-        return (0.0,) * 3, (1 / k,) * 3
-    mean, std = (_three(getattr(file, key), key, where) for key in ("image_mean", "image_std"))
+    # transformers' class for MobileViT has no step that normalises, whatever the file says
+    normalise = processor.normalise and file.do_normalize is not False
+    mean, std = (_three(getattr(file, key), key, where) if normalise else [of] * 3 for key, of in UNSCALED.items())
+    if processor.twice and file.include_top is not False:
+        std = [s * more for s, more in zip(std, _three(file.image_std, "image_std", where), strict=True)]
+    # rescale_offset: 1 is taken from x * factor first, as if it were part of the mean
+    if file.rescale_offset and file.do_rescale:
+        mean = [m + 1 for m in mean]
     return tuple(m / k for m in mean), tuple(s / k for s in std)
 
 
@@ -154,6 +204,11 @@ def _three(value: Any, key: str, where: str) -> list[float]:
 def _own(file: File, processor: Processor, where: str, interpolation: str, mean: tuple, std: tuple) -> Transform:
     if not file.do_resize:
         raise UserError(f"{where}: do_resize is false, so that images enter in any size; {INSTEAD}")
+    if processor.free:
+        raise UserError(f"{where}: images keep their shape (max_num_patches), so that they have no one size; {INSTEAD}")
+    crop_pct = processor.crop_pct if file.crop_pct is None else file.crop_pct
+    if not 0 < crop_pct <= 1:
+        raise UserError(f"{where}: crop_pct is {crop_pct}; expected a share above 0, up to 1")
     square = processor.square if file.default_to_square is None else file.default_to_square
     edge, sides = _size(processor.size if file.size is None else file.size, "size", where, square=square)
     given = {"interpolation": interpolation, "mean": mean, "std": std, "floor": True}
@@ -167,9 +222,11 @@ def _own(file: File, processor: Processor, where: str, interpolation: str, mean:
         if edge is None or crop not in (None, (edge, edge)):
             what = f"do_center_crop: size {file.size!r:.60} with crop_size {file.crop_size!r:.60}"
             raise UserError(f"{where}: {what}; expected a shortest_edge and no further crop: {INSTEAD}")
-        if not 0 < file.crop_pct <= 1:
-            raise UserError(f"{where}: crop_pct is {file.crop_pct}; expected a share above 0, up to 1")
-        return Transform((edge, edge), shortest=None if edge >= 384 else int(edge / file.crop_pct), **given)
+        return Transform((edge, edge), shortest=None if edge >= 384 else int(edge / crop_pct), **given)
+    if processor.enlarged == "levit" and edge:
+        edge = int(256 / 224 * edge)
+    if processor.enlarged == "crop_pct" and (edge or sides[0] == sides[1]):
+        edge, sides = int((edge or sides[0]) / crop_pct), None
     if crop and edge:
         return Transform(crop, shortest=edge, **given)
     if sides:

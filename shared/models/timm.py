@@ -14,7 +14,7 @@ import msgspec
 
 from shared import hub, schema, transforms
 from shared.errors import UserError
-from shared.models import DEPTHWISE, GROUP_NORM, Identity, checkpoint, labels
+from shared.models import Identity, checkpoint, labels
 from shared.models.processors import INSTEAD, LARGEST
 from shared.specs import Spec
 from shared.transforms import SIZE, Transform
@@ -30,8 +30,10 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 RESAMPLED = re.compile(r"pos_embed|rel_pos|relative_position|pos_emb")
 
 
-def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
+def describe(spec: Spec, *, transform: str, head: bool, pool: str = "") -> Identity:
     """See `shared.models.describe`. The weights are those of `spec.path`, or the hub's."""
+    from shared.models import fast
+
     settings, settings_from = _settings(spec)
     if head and settings.num_classes != 1000 and not spec.path:
         why = "expected ImageNet-1k's 1,000 (a 21k head cannot be compared), or a file of your own with @"
@@ -53,21 +55,24 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
     wnids, names, notes = _labels(spec, weights.classes) if head else ((), (), ())
     beside = _beside(file) if spec.path else {}
     notes = (*notes, *_built_as(spec.name, weights.said, beside.get("architecture")))
+    words = _pooled(spec.text, weights.model, settings, pool)
     return Identity(
         spec=spec.text,
         name=f"timm:{spec.name}",
         kind="timm",
-        dim=len(names) if head else weights.model.head_hidden_size,
+        dim=_dim(weights, names, head, pool),
         transform=_transform(spec, settings, transform),
         revision=revision + (f", {weights.prefix}*" if weights.prefix else ""),
         weights_sha256=hub.sha256_of([file]),
         head=head,
-        float32_because=_float32_because(weights.model),
+        float32_because=fast.float32_because(weights.model),
         label_wnids=wnids,
         label_names=names,
+        pool=pool,
         notes=(*weights.notes, *notes, *hub.assumed([file])),
         transform_from=settings_from,
         weights=spec.weights,
+        representation="logits" if head else words,
         files=(file,),
     )
 
@@ -89,11 +94,10 @@ def load(identity: Identity, architecture: str, choice: Choice) -> nn.Module:
     with torch.random.fork_rng([]):
         model = _network(architecture, weights.classes, device="cpu")
     model.load_state_dict(weights.state, strict=False)
-    module = (model if identity.head else fast.PreLogits(model)).eval()
-    if any(isinstance(layer, torch.nn.BatchNorm2d) for layer in module.modules()):
-        fast.fold_batch_norms(module, identity.transform.size)
-        module = module.to(memory_format=torch.channels_last)
-    return module.to(device=choice.device, dtype=choice.dtype)
+    module = model
+    if not identity.head:
+        module = fast.Tokens(model, identity.pool) if identity.pool else fast.PreLogits(model)
+    return fast.folded(module.eval(), identity.transform.size).to(device=choice.device, dtype=choice.dtype)
 
 
 def _network(architecture: str, classes: int | None, device: str = "meta") -> nn.Module:
@@ -205,13 +209,30 @@ def _translated(spec: str, file: Path, state: dict[str, Tensor], model: nn.Modul
         raise UserError(f"{spec}: {file.name} is not in a layout of this network ({reason})") from error
 
 
-def _float32_because(model: nn.Module) -> str:
-    from torch.nn import Conv2d, GroupNorm
+def _dim(weights: Weights, names: tuple[str, ...], head: bool, pool: str) -> int:
+    """How many numbers an image gives."""
+    if head:
+        return len(names)
+    return weights.model.num_features * len(pool.split("+")) if pool else weights.model.head_hidden_size
 
-    layers = list(model.modules())
-    if any(isinstance(layer, Conv2d) and layer.groups == layer.in_channels > 1 for layer in layers):
-        return DEPTHWISE
-    return GROUP_NORM if any(isinstance(layer, GroupNorm) for layer in layers) else ""
+
+def _pooled(spec: str, model: nn.Module, settings: Any, pool: str) -> str:
+    """The representation in words. UserError for a `pool` of tokens that the network does not have."""
+    if not pool:
+        return "timm's pre-logits features"
+    import torch
+
+    with torch.no_grad():
+        tokens = model.eval().forward_features(torch.empty(1, *settings.input_size, device="meta"))
+    prefix = getattr(model, "num_prefix_tokens", None)
+    if prefix is None or not isinstance(tokens, torch.Tensor) or tokens.ndim != 3:
+        raise UserError(
+            f"{spec}: has no tokens, only feature maps; leave pool {pool!r} out: it gives timm's pre-logits"
+        )
+    if "cls" in pool and getattr(model, "cls_token", None) is None:
+        raise UserError(f"{spec}: has no class token; expected pool mean, or none for timm's pre-logits features")
+    words = {"cls": "class token", "mean": "mean of the patch tokens"}
+    return ", and ".join(words[part] for part in pool.split("+")) + " of timm's forward_features"
 
 
 def _transform(spec: Spec, settings: Any, name: str) -> Transform:

