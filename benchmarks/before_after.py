@@ -98,7 +98,7 @@ class Asked:
         arguments = [sys.executable, str(Path(__file__).resolve()), "--serve", work, folder]
         environment = harness.os.environ | {"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
         self.process = subprocess.Popen(
-            arguments, cwd=tree, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            arguments, cwd=tree, env=environment, encoding="utf-8", stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.answer("ready")
 
@@ -121,7 +121,7 @@ class Asked:
 def commit_of(tree: Path) -> str:
     """Its short name, with `+` where files differ from it."""
     git = ["git", "-C", str(tree), "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(git, capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
 
 def measure(work: str, before: Path, folder: str, rounds: int) -> dict:

@@ -107,7 +107,7 @@ class Results(dict):
 def process(*command: str, **environment: str) -> dict:
     """The JSON object that `python command` prints, run in a process of its own. SystemExit if it fails."""
     own = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    done = subprocess.run([sys.executable, *command], env=own, stdout=subprocess.PIPE, text=True, timeout=900)
+    done = subprocess.run([sys.executable, *command], env=own, stdout=subprocess.PIPE, encoding="utf-8", timeout=900)
     if done.returncode:
         raise SystemExit(f"{Path(command[0]).name}: its process ended with code {done.returncode}, see above")
     return json.loads(done.stdout)

@@ -313,7 +313,7 @@ def in_words(classifiers: Sequence[Classifier]) -> str:
         share = f" ({100 * n.forgiven / n.wrong:.0f} %)" if n.wrong else ""
         text = f"{c.name} is wrong on {n.wrong:,} of {n.images:,} images, and {n.forgiven:,} of these errors{share} "
         text += f"have the label among the five best guesses. One accuracy of {n.top1:.1f} % hides"
-        hidden = [f"{own.top1:.1f} % on {own.images:,} images of {part}" for part, own in parts.items()]
+        hidden = [f"{own.top1:.1f} % on {own.images:,} images of {part}" for part, own in parts.items() if own.images]
         hidden += [
             f"{100 * c.headline.scores.right_of_subset.mean():.1f} % among the data set's {len(c.subset)} classes"
         ]
