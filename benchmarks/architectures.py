@@ -46,6 +46,8 @@ class Config:
     """whose models"""
     part: str = "1/1"
     """which part of the names: 2/4 is the second quarter"""
+    backwards: bool = False
+    """from the last name on, beside a process that starts with the first"""
     only: str = ""
     """names, with commas between them"""
     seconds: int = 150
@@ -236,7 +238,6 @@ def main(config: Config) -> None:
 
     torch.set_num_threads(1)
     part, parts = map(int, config.part.split("/"))
-    known = done(config.library)
     everything = names(config.library)
     numbers = {name: at for at, name in enumerate(everything)}
     chosen = config.only.split(",") if config.only else everything[part - 1 :: parts]
@@ -246,8 +247,8 @@ def main(config: Config) -> None:
 
         _ = transformers.AutoModel
     __import__("papers.comparisons.building")
-    for name in chosen:
-        old = known.get(name)
+    for name in reversed(chosen) if config.backwards else chosen:
+        old = done(config.library).get(name)  # another process may have done it
         count = bool(config.only) or numbers[name] % config.count_every == 0
         again = config.again or (config.failed and old and old.get("built") is not False and not right(old))
         if old and not again and (old.get("ran") or old.get("built") is False or not count):
