@@ -171,7 +171,11 @@ def _axes_in_words(axes: Axes) -> str:
 
 def _points(axes: Axes, handle: Any) -> str:
     """The points of a line, of error bars or of bars: all of a few, the ends of many."""
-    if hasattr(handle, "patches"):  # bars
+    across, up = axes.xaxis, axes.yaxis
+    if getattr(handle, "orientation", "") == "horizontal":  # bars that lie: their length is read across
+        across, up = up, across
+        points = [(bar.get_y() + bar.get_height() / 2, bar.get_x() + bar.get_width()) for bar in handle.patches]
+    elif hasattr(handle, "patches"):  # bars
         points = [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in handle.patches]
     else:
         line = handle[0] if isinstance(handle, tuple) else handle
@@ -179,7 +183,7 @@ def _points(axes: Axes, handle: Any) -> str:
             return ""
         points = list(zip(line.get_xdata(), line.get_ydata(), strict=True))
     few = points if len(points) <= ALL else [points[0], points[-1]]
-    said = [f"{_place(axes.yaxis, y)} at {_place(axes.xaxis, x)}" for x, y in few]
+    said = [f"{_place(up, y)} at {_place(across, x)}" for x, y in few]
     return (", ".join(said) if few is points else " to ".join(said)) or "no point"
 
 

@@ -41,7 +41,7 @@ def one_line(text: str) -> str:
 def test_the_log_says_what_the_json_holds(path: Path):
     data, log = Record.load(path), one_line(path.with_suffix(".log").read_text(encoding="utf-8"))
     assert (data["paper"], data["experiment"]) == (path.parent.name, path.stem)
-    assert data["question"].endswith("?") and data["cannot_show"]
+    assert data["question"].endswith("?") and data.get("answer") and data["cannot_show"]
     assert one_line(f"What this cannot show: {data['cannot_show']}") in log
     if data["verdicts"]:
         assert count_line(v["verdict"] for v in data["verdicts"]) in log

@@ -16,9 +16,7 @@ from shared.text import WIDTH
 
 # Recorded before lines were broken, and only computing would print them again.
 EARLIER = {
-    *(f"comparisons/{name}" for name in (*pages.PAIRS, "builtins", "zoo")),
-    "resnet/tables",
-    *(f"vit/{name}" for name in ("fewshot-offline", "top5-offline", "pictures-offline", "tables")),
+    *(f"vit/{name}" for name in ("fewshot-offline", "pictures-offline", "tables")),
     *(f"vit/scratch{name}" for name in ("", "-curves", "-bf16", "-bf16-curves", "-factors")),
 }
 

@@ -42,10 +42,11 @@ def figure(compared: Comparison) -> Figure | None:
         return None
     drawn, axes = figure_and_axes(7, 1 + 0.36 * len(rows))
     for side, (model, colour) in enumerate(zip(compared.models, COLOURS, strict=True)):
-        own = [(at + (side - 0.5) * 0.4, counts[side]) for at, (_, counts) in enumerate(rows) if counts[side]]
+        # a bar begins at 1, the left end of the axis, and ends at its count
+        own = [(at + (side - 0.5) * 0.4, counts[side] - 1) for at, (_, counts) in enumerate(rows) if counts[side]]
         if own:
             bars = axes.barh(*zip(*own, strict=True), 0.36, left=1, color=colour, label=model.name)
-            axes.bar_label(bars, [short(count) for _, count in own], fontsize=SMALLEST, padding=2)
+            axes.bar_label(bars, [short(length + 1) for _, length in own], fontsize=SMALLEST, padding=2)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xscale("log")

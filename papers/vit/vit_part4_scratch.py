@@ -465,7 +465,7 @@ def held_out_table(record: Record, cells: Cells) -> None:
 SIZES_CAPTION = (
     "Best validation accuracy against the training images (log scale), as in Figure 4. Thick bars: the SD over "
     "seeds, where there are several; thin ones: with the standard error of the validation images too. Hollow: "
-    "the article's printed accuracies with the same error."
+    "the article's printed accuracies with the same error, drawn to the right of ours."
 )
 
 

@@ -294,19 +294,16 @@ def draw_loss(axes: Axes, curve: Curve, look: dict[str, Any]) -> None:
 
 def draw_printed(above: Axes, below: Axes, curve: Curve, article: Published) -> None:
     """The article's points of this curve, hollow: accuracies with their test error, losses as printed."""
-    from shared import plots
-
     look = {key: LOOKS[curve.run.model][key] for key in ("color", "marker")}
-    hollow = look | {"markerfacecolor": "none", "markersize": 5, "linestyle": "none"}
+    hollow = look | {"markerfacecolor": "none", "markersize": 7, "linestyle": "none"}
     hollow |= {"label": f"{curve.run.model}, article"}
     for kind, axes in (("curve", above), ("loss", below)):
         printed = printed_points(article, kind, curve.run.size, curve.run.model)
         if printed and kind == "curve":
             errors = [standard_error(accuracy, curve.validation_images) for accuracy in printed.values()]
-            bars = {"capsize": 3, "elinewidth": 0.8, "transform": plots.beside(axes)}
-            axes.errorbar(list(printed), list(printed.values()), errors, **hollow, **bars)
+            axes.errorbar(list(printed), list(printed.values()), errors, capsize=3, elinewidth=0.8, **hollow)
         elif printed:
-            axes.plot(list(printed), list(printed.values()), transform=plots.beside(axes), **hollow)
+            axes.plot(list(printed), list(printed.values()), **hollow)
 
 
 def printed_points(article: Published, kind: str, size: int, model: str) -> dict[int, float]:

@@ -95,6 +95,10 @@ def test_bars_and_long_series_are_told_by_their_ticks_and_ends():
     axes.set_xticks([0, 1], ["cats", "dogs\nand more"])
     assert "bars: 3 at cats, 4 at dogs and more" in plots.in_words(figure)
     figure, axes = plots.figure_and_axes(4, 3)
+    axes.barh([0, 1], [3, 4], label="lying")
+    axes.set_yticks([0, 1], ["cats", "dogs"])
+    assert "lying: 3 at cats, 4 at dogs" in plots.in_words(figure)
+    figure, axes = plots.figure_and_axes(4, 3)
     axes.plot(range(100), range(100), label="long")
     assert "long: 0 at 0 to 99 at 99" in plots.in_words(figure)
 
