@@ -18,6 +18,7 @@ from shared.text import WIDTH
 EARLIER = {
     *(f"vit/{name}" for name in ("fewshot-offline", "pictures-offline", "tables")),
     *(f"vit/scratch{name}" for name in ("", "-curves", "-bf16", "-bf16-curves", "-factors")),
+    "vit/top5-offline",  # the article's own form, with the names of a stand-in and of its images
 }
 
 
