@@ -210,6 +210,7 @@ def zoo(config: Zoo) -> Record:
                 "layers": len(model.body),
                 "parameters": counted,
                 "macs": model.macs,
+                "totals": {what: model.total_is(what) for what in ("parameters", "macs")},
                 "forward_passes": model.passes_forward,
                 "problems": [f"{one.name} {one.problem}" for one in model.problems],
                 "unknown_types": model.unknown_types,
@@ -228,7 +229,7 @@ def zoo(config: Zoo) -> Record:
             record.say("\n".join(f"  - {line}" for line in missed))
         record.results |= {"files": results, "within_tolerance": met, "official_counts": officials}
         forward = sum(bool(one.get("forward_passes")) for one in results.values())
-        why = f" What the other {len(missed)} lack stands in the log, where it is known." if missed else ""
+        why = f" What may fill the gaps of the other {len(missed)} stands in the log." if missed else ""
         record.answer(
             f"{len(rows)} of {len(files)} files are read and {forward} pass forward: every layer can take what the one "
             f"before it gives. {officials} files name their model's official number of parameters; {met} graphs have "
