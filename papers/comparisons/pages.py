@@ -15,6 +15,7 @@ from pathlib import Path
 from papers.comparisons import bars, drawing, webpage
 from papers.comparisons.comparison import BLANK, NO_SIDE, Comparison, compare
 from papers.comparisons.models import Source, find, page_graph
+from papers.comparisons.needs import bounded
 from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagreement_lines, layer_table
 from papers.comparisons.whole import COLUMNS, REAL_NOTE, content, page_of, part, whole_of
 from shared import cli
@@ -226,9 +227,12 @@ def both_ways(record: Record, sources: Sequence[Source], correct: Comparison, pu
     rows = [
         [
             ours.name,
-            *(f"{model.parameters:,}" for model in (ours, other)),
-            *(f"{model.macs:,}" for model in (ours, other)),
-            *(dollars(train_cost(*side).dollars) for side in ((ours, correct.assumed), (other, published.assumed))),
+            *(bounded(model, "parameters", f"{model.parameters:,}") for model in (ours, other)),
+            *(bounded(model, "macs", f"{model.macs:,}") for model in (ours, other)),
+            *(
+                bounded(model, "cost", dollars(train_cost(model, assumed).dollars))
+                for model, assumed in ((ours, correct.assumed), (other, published.assumed))
+            ),
         ]
         for ours, other in zip(correct.models, published.models, strict=True)
     ]

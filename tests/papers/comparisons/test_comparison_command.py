@@ -107,6 +107,8 @@ def test_plan_says_when_a_graph_does_not_pass_forward(run, tmp_path: Path) -> No
     assert found["memory_bytes"]["lower_bound"] is False, "nothing bounds what cannot run"
     assert found["totals"] == {"parameters": "exact", "macs": "not known", "memory": "not known", "cost": "not known"}
     assert run("plan", path)[0] == 2
+    compared = run(path, "graph:gpt2")[1]
+    assert compared.count("not known: it cannot run") >= 8 and "48,382,083,072" in compared
 
 
 def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path) -> None:
