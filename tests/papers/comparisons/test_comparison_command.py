@@ -108,7 +108,7 @@ def test_plan_says_when_a_graph_does_not_pass_forward(run, tmp_path: Path) -> No
     assert found["totals"] == {"parameters": "exact", "macs": "not known", "memory": "not known", "cost": "not known"}
     assert run("plan", path)[0] == 2
     compared = run(path, "graph:gpt2")[1]
-    assert compared.count("not known: it cannot run") >= 8 and "48,382,083,072" in compared
+    assert compared.count("not known") >= 6 and "at least 4" not in compared, "no part stands for the whole"
 
 
 def test_options_come_from_a_file_and_the_command_line_wins(run, tmp_path: Path) -> None:
