@@ -9,7 +9,7 @@ Expected on the 160-pixel images: ViT-B/16 83.13 % and 96.66 %, ViT-L/16 84.92 %
 google/bit-50, for which nothing is printed. Writes results/vit/top5.{log,json} (or the name in the config).
 
 `measure` runs the classifiers, `tell` says what they gave in the order of the article's log, `measured_numbers` is what
-is judged. How an image is scored stands in part4/scoring.py, how it is drawn in part4/gallery.py.
+is judged. How an image is scored stands in part4/scoring.py, how it is drawn in shared/gallery.py.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy as np
 if not __package__:  # started as a file: the code of this checkout, not an installed one
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from papers.vit.part4 import gallery, scoring
+from papers.vit.part4 import scoring
 from papers.vit.part4.scoring import Counts, Scores
-from shared import cli, specs
+from shared import cli, gallery, specs
 from shared.errors import UserError
 from shared.published import Published, load
 from shared.record import Record, aligned

@@ -18,13 +18,13 @@ from scipy.stats import binomtest
 
 from papers.vit import vit_part4_top5 as script
 from papers.vit.part4 import scoring
-from papers.vit.part4.gallery import Card, draw_cards, draw_sheet
 from papers.vit.part4.scoring import Scores, count, draw, map_classes, score
 from papers.vit.vit_part4_top5 import Classifier, Config, Way
 from shared import cli, models
 from shared.data import load_images
 from shared.device import Choice
 from shared.errors import UserError
+from shared.gallery import Card, draw_cards, draw_sheet
 from shared.models import Identity, labels
 from shared.models.encoder import Encoder
 from shared.paths import ROOT
