@@ -44,15 +44,21 @@ def positional(default: Any = "") -> Any:
 
 
 @dataclass
-class Common:
-    """What every script's `Config` inherits."""
+class Basic:
+    """What every script's options inherit that writes results."""
 
     config: Path | None = field(default=None, metadata={"in_file": False})
     """[what] TOML file with values for these options (configs/ has some); the command line wins"""
     results: Path | None = None
     """[output] folder for the log, the JSON and the figures (default: results/)"""
+
+
+@dataclass
+class Common(Basic):
+    """The same where published numbers are judged."""
+
     strict: bool = False
-    """exit with code 1 when a verdict differs"""
+    """[output] exit with code 1 when a verdict differs"""
     show_equal: bool = False
     """list the numbers that print as published too, not only the others"""
 
@@ -177,7 +183,7 @@ def _add(parser: argparse._ActionsContainer, option: Field, hint: Any, words: st
         return
     kind = hint
     if get_origin(hint) is tuple:
-        settings["nargs"] = "*"
+        settings |= {"nargs": "*", "action": "extend"}  # `--model a --model b` names both
     if get_origin(hint) not in (Literal, None):  # X of tuple[X, ...] and of X | None
         kind = next(member for member in get_args(hint) if member is not NoneType)
     if kind is bool:

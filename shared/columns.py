@@ -29,7 +29,7 @@ def choose(
     for option, asked in (("--label", label), ("--image", image)):
         if asked and asked not in schema.names:
             raise UserError(f"{where}: no column {asked} among {columns}; {option} takes one of these")
-    images = [name for name, kind in zip(schema.names, schema.types, strict=True) if _holds_images(kind)]
+    images = [name for name, kind in zip(schema.names, schema.types, strict=True) if holds_images(kind)]
     image = image or next((name for name in IMAGES if name in images), None) or _only(images)
     if image is None:
         what = f"several image columns ({', '.join(images)})" if images else "no image column (bytes and path)"
@@ -53,7 +53,8 @@ def _only(names: list[str]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _holds_images(kind: pa.DataType) -> bool:
+def holds_images(kind: pa.DataType) -> bool:
+    """Whether a column of this type can have images: structs (bytes, path), or bytes."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

@@ -147,15 +147,22 @@ def _in_zip(path: Path) -> Tree | None:
 # Splits and classes --------------------------------------------------------------------------------------------------
 
 
-def collection(tree: Tree, classes_only: bool) -> Collection:
-    """The splits of a tree, each with its classes. classes_only: every folder is a class."""
+def collection(tree: Tree, classes_only: bool, empty_classes: bool = False) -> Collection:
+    """The splits of a tree, each with its classes. classes_only: every folder is a class. empty_classes: a class folder
+    without an image is left out and noted, not refused."""
     base = _base(tree)
     splits = {ALL: _classes(tree, base)} if classes_only else _splits(tree, base)
     kind = "zip" if tree.is_zip else "folder"
 
     def load(split: str) -> Source:
         place = tree.place / base if split == ALL else tree.place / base / split
-        return tree_source(tree, splits[split], split, f"{kind} {place}")
+        classes, notes = splits[split], []
+        if empty_classes and (empty := [name for name, files in classes.items() if not files]):
+            classes = {name: files for name, files in classes.items() if files}
+            notes = [f"class folders without an image, left out: {some(empty)}"]
+        source = tree_source(tree, classes, split, f"{kind} {place}")
+        source.notes[:0] = notes
+        return source
 
     return Collection(str(tree.place), list(splits), load, "; --split all reads every folder as a class")
 

@@ -377,11 +377,11 @@ class Record:
         return data
 
 
-def require_plain(experiment: str) -> None:
+def require_plain(experiment: str, option: str = "--experiment") -> None:
     """Raise UserError unless an experiment's name can be a file's: no folder in it, not hidden, no option, not long."""
     odd = printable(experiment) != experiment or len(experiment.encode()) > LONGEST_NAME
     if not experiment or odd or Path(experiment).name != experiment or experiment[0] in ".-":
-        raise UserError(f"--experiment {quoted(experiment)}: expected a short plain name, it becomes a file's")
+        raise UserError(f"{option} {quoted(experiment)}: expected a short plain name, it becomes a file's")
 
 
 def aligned(

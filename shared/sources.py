@@ -93,17 +93,45 @@ class Source:
         self.words = printable(self.words)
 
 
+@dataclass(frozen=True)
+class Few:
+    """Some images of a split: so many of each class, or so many in all, by the seed; 0 asks for none of that kind."""
+
+    a_class: int
+    in_all: int
+    seed: int
+
+    def enough(self, source: Source) -> bool:
+        """Whether a source has them."""
+        smallest = np.bincount(source.labels, minlength=len(source.class_names)).min(initial=len(source.labels))
+        return int(smallest) >= self.a_class and len(source.labels) >= self.in_all
+
+    def choose(self, names: Sequence[str], classes: Sequence[str]) -> list[str]:
+        """Some of the names, in their order; classes: that of each name."""
+        rng, chosen = np.random.default_rng(self.seed), []
+        by_class: dict[str, list[int]] = {}
+        for i, own in enumerate(classes):
+            by_class.setdefault(own, []).append(i)
+        for rows in by_class.values() if self.a_class else ():
+            chosen += rng.permutation(rows)[: self.a_class].tolist()
+        chosen += rng.permutation(len(names))[: self.in_all].tolist()
+        return [names[i] for i in sorted(set(chosen))]
+
+
 @dataclass
 class Collection:
     """A data set before a split is chosen: `splits` as they are found, and `load`, which reads one of them.
 
     way_out: what else may help who named none of them, for the error line.
+    load_some: the same where a few images are wanted: files that these are not in are not even fetched. None where
+    that saves nothing.
     """
 
     where: str
     splits: list[str]
     load: Callable[[str], Source]
     way_out: str = ""
+    load_some: Callable[[str, Few], Source] | None = None
 
     def pick(self, asked: str) -> str:
         """The split that `asked` names: itself, in another case, or under another of the hub's words for it.
@@ -182,15 +210,17 @@ def open_set(
     label: str | None = None,
     image: str | None = None,
     classes_only: bool = False,
+    empty_classes: bool = False,
 ) -> Collection:
     """The data set called `name`; see `shared.data.load_images`, which has the same arguments.
 
-    classes_only: sub-folders called train or test are classes too (`--split all`).
+    classes_only: sub-folders called train or test are classes too (`--split all`). empty_classes: a class folder
+    without an image is no error.
     """
     if name == "digits":
         return Collection("digits", ["train", "test"], digits_source)
     if name not in HUB_SETS and _exists(name):
-        return _open_files(Path(name).expanduser(), label, image, classes_only)
+        return _open_files(Path(name).expanduser(), label, image, classes_only, empty_classes)
     parts = GRAMMAR.fullmatch(name)
     repository, configuration = (parts["name"], parts["configuration"] or "") if parts else (name, "")
     known = HUB_SETS.get(repository) or next((s for s in HUB_SETS.values() if s.repository == repository), None)
@@ -217,13 +247,15 @@ def _exists(name: str) -> bool:
         return False
 
 
-def _open_files(path: Path, label: str | None, image: str | None, classes_only: bool) -> Collection:
+def _open_files(
+    path: Path, label: str | None, image: str | None, classes_only: bool, empty_classes: bool
+) -> Collection:
     """A folder or file of the user's: images by class, else what `datasets` knows."""
     from shared import folders
 
     tree = folders.look_at(path)
     if tree:
-        return folders.collection(tree, classes_only)
+        return folders.collection(tree, classes_only, empty_classes)
     from shared import tables
 
     return tables.open_local(path, label, image)

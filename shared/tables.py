@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from shared import columns, folders, hub, parquet, paths, process
 from shared.errors import UserError
-from shared.sources import Collection, Source, role
+from shared.sources import ALL, Collection, Few, Source, role
 
 if TYPE_CHECKING:
     import datasets
@@ -42,11 +42,11 @@ def open_local(path: Path, label: str | None, image: str | None) -> Collection:
     else:
         raise UserError(f"{path}: not a data set; expected {EXPECTED}")
 
-    def load(split: str) -> Source:
-        files = [Path(file) for file in meaning.files[split]]
+    def read(split: str, names: list[str]) -> Source:
+        files = [Path(name) for name in names]
         return _told(_read(meaning, files, split, f"files of {path}", label, image), files)
 
-    return Collection(str(path), list(meaning.files), load)
+    return _collection(str(path), meaning, read)
 
 
 def open_repository(
@@ -69,13 +69,38 @@ def open_repository(
     if isinstance(meaning, folders.Tree):
         return _open_images(meaning, repository, revision, root)
 
-    def load(split: str) -> Source:
-        names = [meaning.relative(file) for file in meaning.files[split]]
-        names = parquet.complete(names, str(place.path)) if meaning.module == "parquet" else names
+    def read(split: str, chosen: list[str]) -> Source:
+        if meaning.module == "parquet":
+            parquet.complete([meaning.relative(file) for file in meaning.files[split]], str(place.path))
+        names = [meaning.relative(file) for file in chosen]
         files = hub.find(repository, lambda *_: names, kind="dataset", revision=revision, root=root).files
         return _told(_read(meaning, files, split, words, label, image), files)
 
-    return Collection(repository, list(meaning.files), load)
+    return _collection(repository, meaning, read)
+
+
+def _collection(where: str, meaning: Meaning, read: Callable[[str, list[str]], Source]) -> Collection:
+    """The splits of `meaning`; `read(split, files)` reads some of a split's files."""
+
+    def load_some(split: str, few: Few) -> Source:
+        """File by file, in the order of the seed, until there are enough images."""
+        files = meaning.files[split]
+        order = np.random.default_rng(few.seed).permutation(len(files)).tolist()
+        count, classes = 1, -1
+        while True:
+            source = read(split, [files[i] for i in sorted(order[:count])])
+            found = len(np.unique(source.labels))
+            # files may be sorted by class: as long as more of them bring new classes, there may be others
+            if count == len(order) or (few.enough(source) and found == classes):
+                break
+            count, classes = min(2 * count, len(order)), found
+        if count < len(order):
+            source.notes.append(
+                f"read {count} of the {len(order)} files of {split}, by seed {few.seed}, which are enough"
+            )
+        return source
+
+    return Collection(where, list(meaning.files), lambda split: read(split, meaning.files[split]), load_some=load_some)
 
 
 def _told(source: Source, files: Sequence[Path]) -> Source:
@@ -91,11 +116,19 @@ def _open_images(tree: folders.Tree, repository: str, revision: str | None, root
     collection = folders.collection(tree, classes_only=False)
 
     def load(split: str) -> Source:
-        names = [name for name in tree.files if split == "all" or f"/{split}/" in f"/{name}"]
+        names = [name for name in tree.files if split == ALL or f"/{split}/" in f"/{name}"]
         tree.place = hub.find(repository, lambda *_: names, kind="dataset", revision=revision, root=root).path
         return collection.load(split)
 
-    return Collection(repository, collection.splits, load)
+    def load_some(split: str, few: Few) -> Source:
+        names = [name for name in tree.files if split == ALL or f"/{split}/" in f"/{name}"]
+        chosen = few.choose(names, [name.rpartition("/")[0] for name in names])
+        place = hub.find(repository, lambda *_: chosen, kind="dataset", revision=revision, root=root).path
+        source = folders.collection(replace(tree, place=place, files=chosen), classes_only=False).load(split)
+        source.notes.append(f"read {len(chosen):,} of the {len(names):,} images of {split}, by seed {few.seed}")
+        return source
+
+    return Collection(repository, collection.splits, load, load_some=load_some)
 
 
 @dataclass
