@@ -13,7 +13,7 @@ override PY := $(or $(strip $(PY)),$(VENV)/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-environments lint tables part5-compute fewshot fewshot-offline top5 top5-offline scratch scratch-demo \
-        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report picture paper bench clean demo-begin
+        curves factors pictures resnet-tables resnet-cifar resnet-cifar-short probe compare check report picture paper bench clean demo-begin
 .NOTPARALLEL:
 
 # target | file it needs | what it does
@@ -37,6 +37,7 @@ pictures|$(VIT)/vit_part4_pictures.py|the images of the first 1-shot draw
 resnet-tables|$(RESNET)/resnet_tables.py|what the residual networks cost, and whether their paper's tables agree (a second)
 resnet-cifar|$(RESNET)/resnet_cifar.py|ResNet-20 and plain-20 trained on CIFAR-10 as printed (two hours a network with bfloat16 units, two cores)
 resnet-cifar-short|$(RESNET)/resnet_cifar.py|the same in an eighth of the updates, three seeds (20 minutes a run)
+probe|shared/probe|how good a model's features are on your images: ARGS="--data folder --model timm:resnet18.a1_in1k"
 compare|papers/comparisons/compare.py|four published comparisons, cell by cell; two models: ARGS="bert-base vit-b16"
 check|shared/check.py|the verdict of every published number
 report|shared/report|results/report/index.html from all results
@@ -181,6 +182,9 @@ resnet-cifar-short: $(READY)
 
 compare: $(READY)
 	$(PY) papers/comparisons/compare.py $(or $(strip $(ARGS)),pages --figures)
+
+probe: $(READY)
+	$(PY) -m shared.probe $(ARGS)
 
 check: $(READY)
 	$(PY) -m shared.check $(ARGS)

@@ -61,12 +61,20 @@ def test_the_wheel_holds_every_file_that_the_code_reads(archive, site):
         assert {p for p in there if "__pycache__" not in p.parts} == packed
 
 
+def test_the_wheel_installs_the_probe_as_a_command(site):
+    (entries,) = site.glob("*.dist-info/entry_points.txt")
+    command, _, place = entries.read_text(encoding="utf-8").split()[1:]
+    module, _, function = place.partition(":")
+    assert command == "paper-probe" and (site / f"{module.replace('.', '/')}.py").is_file() and function == "main"
+
+
 def test_installed_commands_work_from_any_folder_and_write_below_it(site, tmp_path):
     for command in (
         ["papers.vit.vit_part4_tables"],
         ["papers.comparisons.compare", "bert-base", "vit-b16"],
         ["shared.check"],
         ["shared.report"],
+        ["shared.probe", "--help"],
     ):
         done = run("-m", *command, folder=tmp_path, path=site)
         assert done.returncode == 0, (command, done.stderr)

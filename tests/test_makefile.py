@@ -16,8 +16,8 @@ from shared.paths import ROOT
 
 NAMES = (
     "setup demo test test-environments lint tables part5-compute fewshot fewshot-offline top5 top5-offline scratch "
-    "scratch-demo curves factors pictures resnet-tables resnet-cifar resnet-cifar-short compare check report picture "
-    "paper bench clean"
+    "scratch-demo curves factors pictures resnet-tables resnet-cifar resnet-cifar-short probe compare check report "
+    "picture paper bench clean"
 )
 TARGETS = NAMES.split()
 

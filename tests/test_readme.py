@@ -124,8 +124,8 @@ def test_every_command_is_understood_by_its_script(call, monkeypatch):
         call = ["python", *call[3:]]
     name = call[2] if call[1] == "-m" else call[1].removesuffix(".py").replace("/", ".")
     arguments = call[3:] if call[1] == "-m" else call[2:]
-    if name == "shared.report":
-        name = "shared.report.__main__"
+    if name in ("shared.report", "shared.probe"):
+        name += ".__main__"
     parsed = []
 
     def understood(main, config_type, argv=None):
