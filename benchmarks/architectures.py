@@ -36,7 +36,7 @@ from shared import cli
 from shared.paths import atomic_write
 
 KEPT = Path(os.environ.get("PAPERS_RESULTS", harness.ROOT / "results")) / "architectures"
-REAL = 150_000_000  # parameters up to which a real forward pass is run where fake tensors fail
+REAL = 400_000_000  # parameters up to which a real forward pass is run where fake tensors fail
 EQUAL = 0.01
 
 
