@@ -43,7 +43,7 @@ from papers.comparisons.pool import Busy, Died, Pool, TooLong
 from papers.comparisons.worker import ELSEWHERE, FORMS, Limits
 from shared import cli, process, specs
 from shared.errors import UserError
-from shared.graph.cost import GPUS
+from shared.graph.cost import GPUS, NAMED
 from shared.text import notice, say
 
 try:
@@ -189,7 +189,7 @@ class Service:
             "builtin": list(specs.BUILTINS),
             "graphs": [f"graph:{name}" for name in page_names()],
             "forms": config.limits().takes,
-            "gpus": GPUS,
+            "gpus": GPUS | NAMED,
             "limits": {
                 "request_bytes": int(config.max_mb * 1e6),
                 "nodes": config.max_nodes,

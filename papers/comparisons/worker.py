@@ -70,12 +70,22 @@ class Refused(UserError):
 
 @dataclass(frozen=True)
 class Kept(Source):
-    """A model that is built once and measured once for each size of its input."""
+    """A model that is built once and measured once for each size of its input; `builds`: whether this process may.
+
+    A built-in model at its own input is built by none: it was counted before.
+    """
+
+    builds: bool = False
 
     def measure(self, *arguments: Any, **sizes: Any) -> Model:
         if self.graph is not None or self.spec.path is not None:
             return super().measure(*arguments, **sizes)
         return _measured(self, arguments, tuple(sizes.items()))
+
+    def build(self, *arguments: Any) -> Model:
+        if not self.builds:
+            raise Elsewhere
+        return super().build(*arguments)
 
 
 @lru_cache(KEPT)
@@ -93,9 +103,7 @@ def named(text: str, limits: Limits) -> Source:
     source = find(text)
     if source.spec.path is not None and not limits.allow_files:
         raise Refused(f"model {text[:100]!r}: this service reads no files; send the graph itself")
-    if source.graph is None and not limits.builds:
-        raise Elsewhere
-    return Kept(source.spec, source.graph)
+    return Kept(source.spec, source.graph, limits.builds)
 
 
 def counted(model: Any, limits: Limits, what: str) -> Any:

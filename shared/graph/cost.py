@@ -108,9 +108,10 @@ class Memory:
 def memory(model: Model, assumed: Assumptions, batch: int | None = None) -> Memory:
     """Memory at a batch size (default: the assumed one), one declared input a sample.
 
-    Training holds weights, gradients, Adam's two moments and what every layer keeps (in full precision, attention
-    scores included: no fused attention, no recomputation). Inference holds the weights and the two largest
-    neighbouring outputs. A convention may leave activations out.
+    Training holds weights, gradients, Adam's two moments and what every layer keeps, in full precision and without
+    recomputation: of a graph each layer's output and the scores of attention, of a built model what autograd saves,
+    with fused attention (`shared.graph.dryrun`; benchmarks/activations.md has its error). Inference holds the weights
+    and the two largest neighbouring outputs. A convention may leave activations out.
     """
     batch = assumed.batch if batch is None else batch
     size = assumed.value_bytes

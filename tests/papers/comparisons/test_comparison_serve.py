@@ -137,6 +137,7 @@ REQUESTS = [
     {"model": "graph:vit-b16", "base": "graph:bert-base"},
     {"model": graph("resnet-block"), "spec": {"quant": "int8", "serving": {"gpu": "a100"}}, "source": "cli"},
     graph("bert-base"),
+    {"model": "bert-base", "gpus": ["RTX 4090", "96GB"]},
 ]
 
 
