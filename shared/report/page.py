@@ -47,10 +47,10 @@ MEANINGS = {
 }
 THINNEST = 1.5  # percent of a bar: a single differing number must not vanish
 LARGEST_SVG = 30_000  # bytes; above it a drawing is shown from its PNG, which is smaller on the page
-COLOURS = 48  # of a drawing with pixels: few and exact are smaller than many and blurred; photographs take all
+COLOURS = 32  # of a drawing with pixels: few and exact are smaller than many and blurred; photographs take all
 LARGEST_FIGURE = 50_000_000  # bytes
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # Pillow would hand others to programs of the system
-WIDTH, CARD_WIDTH = 1280, 560  # pixels: twice the width on a desktop, for fine screens
+WIDTH, CARD_WIDTH = 1200, 420  # pixels: at least the width on a desktop, more for fine screens
 
 
 def build(results: Path, output: Path, *, note: str = "", papers: Path = ROOT / "papers") -> Contents:
@@ -190,7 +190,7 @@ def _webp(file: Path, width: int, photographs: bool) -> Embedded:
         small.thumbnail((width, 2 * width), Image.Resampling.LANCZOS)
         buffer = BytesIO()
         if photographs:
-            small.save(buffer, "WEBP", quality=60, method=6)
+            small.save(buffer, "WEBP", quality=50, method=6)
         else:
             few = small.quantize(COLOURS, method=Image.Quantize.FASTOCTREE).convert("RGB")
             few.save(buffer, "WEBP", lossless=True, method=4)
