@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import time
@@ -215,12 +216,15 @@ def apart(config: Config, name: str, count: bool) -> dict[str, Any]:
 
 
 def done(library: str) -> dict[str, dict[str, Any]]:
-    """The last result of each name."""
+    """The last result of each name; one with operations goes before one without."""
     found = {}
     for path in sorted(KEPT.glob(f"{library}*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             one = json.loads(line)
-            found[one.pop("name")] = one
+            one["reason"] = re.sub(r"/\S*site-packages/", "", str(one.get("reason") or ""))
+            name = one.pop("name")
+            if not found.get(name, {}).get("ran") or one.get("ran"):
+                found[name] = one
     return found
 
 
@@ -301,7 +305,7 @@ def report() -> None:
         lines.append(f" {json.dumps(library)}: {{\n{rows}\n }}")
     head = json.dumps({"versions": versions, "summary": sums})[:-1]
     atomic_write(harness.HERE / "architectures.json", head + ",\n" + ",\n".join(lines) + "\n}\n")
-    text = ["# Every architecture", "", (__doc__ or "").partition("\n\n")[2].strip(), ""]
+    text = ["# Every architecture", "", (__doc__ or "").partition("\n\n")[2].strip("\n"), ""]
     text += ["| | " + " | ".join(f"{name} {versions[name]}" for name in libraries) + " |", "|---|---:|---:|"]
     text += [f"| {key} | " + " | ".join(f"{one[key]:,}" for one in sums.values()) + " |" for key in sums["timm"]]
     for title, chosen in (
