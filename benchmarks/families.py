@@ -1,6 +1,6 @@
 """Features of randomly initialised models against their library's own forward pass: every architecture, in float32.
 
-    python benchmarks/families.py                            all: about 3 minutes on two cores
+    python benchmarks/families.py                            all: a few minutes on two cores
     python benchmarks/families.py --only clip,swin,resnet18  these
 
 Each model is made by its library, every number of it random (norms and statistics too), saved as its library saves it,
@@ -290,7 +290,7 @@ def saved(name: str, folder: Path) -> tuple[str, nn.Module, dict[str, Callable[[
     else:
         import torchvision
 
-        more = {"init_weights": False} if called == "googlenet" else {}
+        more = {"init_weights": False, "transform_input": True} if called == "googlenet" else {}  # as for its weights
         model = randomise(torchvision.models.get_model(called, weights=None, **more))
         asked = {"": _before_the_last_layer}
     torch.save(model.state_dict(), file)

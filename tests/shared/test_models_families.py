@@ -15,6 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from shared import features, models
 from shared.errors import UserError
+from shared.models import families
+from shared.models.processors import PROCESSORS
 from shared.paths import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
@@ -37,6 +39,19 @@ def test_features_are_the_librarys_own(name, tmp_path):
     """Minutes; the same rows are in benchmarks/families.json."""
     row = random_models.compare(name, tmp_path / "model")
     assert row["difference"] < 1e-4 and row["difference, one by one"] < 1e-4
+
+
+def test_every_row_of_the_table_is_compared_with_transformers():
+    recorded = json.loads((ROOT / "benchmarks" / "families.json").read_text(encoding="utf-8"))
+    assert set(recorded) == set(random_models.every()) and len(recorded) >= 40
+    assert max(max(row["difference"], row["difference, one by one"]) for row in recorded.values()) < 1e-4
+    # the table's names for the same row: a vision tower alone, or with its text tower
+    same = {"aimv2": "aimv2_vision_model"}
+    assert {f"hf {same.get(kind, kind)}" for kind in families.FAMILIES} <= set(recorded)
+    for kind, family in families.FAMILIES.items():
+        for called in (family.encoder, family.classifier):
+            assert not called or hasattr(transformers, called), kind
+        assert family.processor in PROCESSORS and family.words
 
 
 @pytest.fixture(scope="module")
