@@ -10,6 +10,7 @@ from tqdm import tqdm
 from shared.text import notice
 
 EVERY, FIRST = 60.0, 5.0  # seconds between two lines; and before the first one, if more than EVERY is left
+ENOUGH = 5  # timed calls behind a first guess: one may be slow by chance
 
 
 class Progress:
@@ -29,7 +30,7 @@ class Progress:
         look = {"desc": title, "unit": f" {unit}s", "leave": False}
         self.bar = tqdm(total=total, initial=done, disable=True if quiet else None, **look)
         self.in_words = self.bar.disable and not quiet
-        self.done, self.computed = done, 0
+        self.done, self.computed, self.calls = done, 0, 0
         self.start: float | None = None  # of what is timed
         self.told = 0.0
 
@@ -53,8 +54,10 @@ class Progress:
             self.start = self.told = now
             return
         self.computed += units
+        self.calls += 1
         left = (now - self.start) / self.computed * (self.total - self.done + self.later)
-        due = now - self.told >= EVERY or (self.told == self.start and now - self.start >= FIRST and left > EVERY)
+        first = self.told == self.start and self.calls >= ENOUGH and now - self.start >= FIRST and left > EVERY
+        due = first or now - self.told >= EVERY
         if self.in_words and due and self.done < self.total:
             self.told = now
             lead = f"{self.lead}, " if self.lead else ""

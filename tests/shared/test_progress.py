@@ -33,9 +33,9 @@ def test_about_one_line_a_minute_says_how_much_is_left(clock, capsys):
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == "" and len(lines) == 10  # in ten minutes: early, then one a minute
-    # 25 steps take 10 s: 2,450 of this run are left and 2,500 of the next one
-    assert lines[0] == "run 1 of 2, ViT-1000, step 50 of 2,500, 33 minutes left"
-    assert lines[1] == "run 1 of 2, ViT-1000, step 200 of 2,500, 32 minutes left"
+    # 25 steps take 10 s: 2,350 of this run are left and 2,500 of the next one
+    assert lines[0] == "run 1 of 2, ViT-1000, step 150 of 2,500, 32 minutes left"
+    assert lines[1] == "run 1 of 2, ViT-1000, step 300 of 2,500, 31 minutes left"
 
 
 def test_short_work_and_other_processes_say_nothing(clock, capsys):
@@ -50,7 +50,7 @@ def test_what_was_there_before_says_nothing_about_the_pace(clock, capsys):
         for _ in range(8):
             clock.now += 10
             work.step(10)
-    assert capsys.readouterr().err.splitlines()[0] == "m on pets, image 920 of 1,000, 80 seconds left"
+    assert capsys.readouterr().err.splitlines()[0] == "m on pets, image 970 of 1,000, 30 seconds left"
 
 
 def test_on_a_terminal_there_is_a_bar_and_no_line(clock, monkeypatch):
