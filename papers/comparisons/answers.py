@@ -67,6 +67,7 @@ class CompareRequest(Struct, forbid_unknown_fields=True):
     left: Annotated[dict[str, Any] | str, Meta(description="a graph, or a model's name")]
     right: Annotated[dict[str, Any] | str, Meta(description="what is compared with it")]
     assumptions: dict[str, Any] | None = None
+    gpus: Annotated[list[str], Meta(description="GPUs besides the usual three: names, or memories such as 24GB")] = []
     as_published: Annotated[bool, Meta(description="count as the comparison pages do, whatever is wrong")] = False
     own_inputs: Annotated[bool, Meta(description="each of two real models at its own input")] = False
     length: Annotated[int | None, Meta(description="tokens of a text model")] = None

@@ -100,6 +100,8 @@ class Compare(cli.Common, Assumptions):
     """print the layers as CSV, counts at full precision"""
     all_rows: bool = False
     """print every row of repeated blocks"""
+    gpu: tuple[str, ...] = ()
+    """[what] further GPUs: a name such as L4 or RTX4090, or a memory such as 24GB"""
     own_inputs: bool = False
     """[protocol] measure each of two real models at its own input, also where both could take the same"""
     length: int | None = None
@@ -123,6 +125,7 @@ def compare(config: Compare) -> Record:
         raise UserError(f"{' and '.join(f'--{name}' for name in printed)} both print; choose one")
     sources = [find(text, as_published=config.as_published) for text in (config.left, config.right)]
     how = {name: getattr(config, name) for name in ("as_published", "own_inputs", "all_rows", "length", "image_size")}
+    how["gpus"] = config.gpu
     _, name = pair_and_name(sources)
     with Record("comparisons", name, config=config, results=config.results, quiet=bool(printed)) as record:
         told = tell(record, sources, assumptions(config), **how)

@@ -61,6 +61,7 @@ class Comparison:
     built: some side was built as a torch module, so its counts are the library's.
     partial: what is known of each side that is only a part of its model.
     inputs_note: how both came to the same input, where one of them was not measured at its own.
+    gpus: decimal GB by name.
     """
 
     models: tuple[Model, Model]
@@ -68,12 +69,13 @@ class Comparison:
     built: bool = False
     partial: Sequence[Part | None] = (None, None)
     inputs_note: str = ""
+    gpus: Mapping[str, float] = field(default_factory=lambda: GPUS)
 
     def __post_init__(self) -> None:
         left, right = self.models
         # as the comparison pages count; then it prints no more than they do
         self.as_published = left.convention != RIGHT
-        self.fits = fits(left, self.assumed), fits(right, self.assumed)
+        self.fits = fits(left, self.assumed, self.gpus), fits(right, self.assumed, self.gpus)
         self.sides = self._cells(left, self.fits[0]), self._cells(right, self.fits[1])
         self.keys = [key for key in self.sides[0] if key != "name"]
         inputs = [cells["Input"] for cells in self.sides]
@@ -199,7 +201,7 @@ class Comparison:
     @property
     def gpu_keys(self) -> list[str]:
         """The keys of `sides` that say which GPU holds what."""
-        return [key for key in self.keys if key.partition(",")[0] in GPUS]
+        return [key for key in self.keys if key.partition(",")[0] in self.gpus]
 
     @property
     def count_line(self) -> str:
@@ -291,7 +293,7 @@ class Comparison:
             "convention": left.convention.name,
             "assumptions": asdict(self.assumed),
             "sides": [
-                model_json(model, self.assumed) | {"printed": cells}
+                model_json(model, self.assumed, self.gpus) | {"printed": cells}
                 for model, cells in zip(self.models, self.sides, strict=True)
             ],
             "deltas": {
@@ -327,11 +329,12 @@ def compare(
     built: bool = False,
     partial: Sequence[Part | None] = (None, None),
     inputs_note: str = "",
+    gpus: Mapping[str, float] = GPUS,
 ) -> Comparison:
     """Two measured models side by side. Two different models of one name get their source behind it."""
     if left.name == right.name and left.source != right.source:
         left, right = (replace(model, name=f"{model.name} ({model.source})") for model in (left, right))
-    return Comparison((left, right), assumed or Assumptions(), built, partial, inputs_note)
+    return Comparison((left, right), assumed or Assumptions(), built, partial, inputs_note, gpus)
 
 
 def old_to_new(row: Row, field: str) -> str:

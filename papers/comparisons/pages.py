@@ -8,7 +8,7 @@ printed. `findings.json` says what is wrong on them; the tests recompute every n
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from papers.comparisons.text import MOST_DISAGREEMENTS, as_text, bullets, disagr
 from papers.comparisons.whole import COLUMNS, REAL_NOTE, content, page_of, part, whole_of
 from shared import cli
 from shared.graph.convention import RIGHT, Convention, Override
-from shared.graph.cost import Assumptions, dollars, short, train_cost
+from shared.graph.cost import GPUS, Assumptions, dollars, short, train_cost
 from shared.graph.kinds import of_family
 from shared.graph.measure import Model, disagreements
 from shared.graph.read import Graph
@@ -123,13 +123,15 @@ def pages(config: Pages) -> int | None:
     return 1 if config.strict and differing else None
 
 
-def both_counts(sources: Sequence[Source], assumed: Assumptions | None = None) -> tuple[Comparison, Comparison]:
-    """Two graphs compared by the correct count (under `assumed`), and as the pages count."""
+def both_counts(
+    sources: Sequence[Source], assumed: Assumptions | None = None, gpus: Mapping[str, float] = GPUS
+) -> tuple[Comparison, Comparison]:
+    """Two graphs compared by the correct count (under `assumed`, on `gpus`), and as the pages count."""
     found = []
-    for convention, used in ((RIGHT, assumed), (AS_PUBLISHED, PUBLISHED_COST)):
+    for convention, used, cards in ((RIGHT, assumed, gpus), (AS_PUBLISHED, PUBLISHED_COST, GPUS)):
         models = [source.measure(convention) for source in sources]
         parts = [part(source.graph, model) for source, model in zip(sources, models, strict=True)]
-        found.append(compare(*models, used, partial=parts))
+        found.append(compare(*models, used, partial=parts, gpus=cards))
     return found[0], found[1]
 
 

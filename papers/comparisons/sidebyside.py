@@ -23,7 +23,7 @@ from papers.comparisons.pages import PAIRS, TAGLINES, as_pages_count, beside, bo
 from papers.comparisons.text import as_csv, as_markdown, as_text, bullets
 from papers.comparisons.whole import part
 from shared.errors import UserError
-from shared.graph.cost import Assumptions
+from shared.graph.cost import GPUS, Assumptions, gpu
 from shared.record import Record
 
 LARGEST_IMAGE = 65_536  # pixels of a side
@@ -86,20 +86,22 @@ def tell(
     all_rows: bool = False,
     length: int | None = None,
     image_size: Any = None,
+    gpus: Sequence[str] = (),
 ) -> Told:
     """Compare, say it to the record and keep it there."""
     if as_published and assumed != Assumptions():
         raise UserError("--as-published has the pages' own assumptions; leave it out to set others")
     image = check_sizes(length, image_size, sources)
+    cards = GPUS | dict(gpu(name) for name in gpus)
     pair, _ = pair_and_name(sources)
     correct, published = None, None
     if all(source.graph is not None for source in sources):
-        correct, published = both_counts(sources, assumed)
+        correct, published = both_counts(sources, assumed, cards)
         compared = published if as_published else correct
     else:
         models, note = measured(sources, length, image, own=own_inputs)
         parts = [part(source.graph, model) for source, model in zip(sources, models, strict=True)]
-        compared = compare(*models, assumed, built=True, partial=parts, inputs_note=note)
+        compared = compare(*models, assumed, built=True, partial=parts, inputs_note=note, gpus=cards)
     if pair:
         truth(record, sources, compared)
     elif compared.banners:

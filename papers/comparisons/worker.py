@@ -144,7 +144,7 @@ def do_compare(body: bytes, form: str, limits: Limits) -> tuple[str, str]:
         for side, model in (("left", request.left), ("right", request.right))
     ]
     record = Record("comparisons", pair_and_name(sources)[1], quiet=True)  # holds what is said; it is never written
-    how = {name: getattr(request, name) for name in ("as_published", "own_inputs", "length", "image_size")}
+    how = {name: getattr(request, name) for name in ("as_published", "own_inputs", "length", "image_size", "gpus")}
     told = tell(record, sources, assumed, **how)
     text = {"json": told.as_json, "html": told.html, "markdown": told.markdown, "csv": told.csv}[form]()
     return text, FORMS[form]

@@ -83,10 +83,13 @@ def gpu(text: str) -> tuple[str, float]:
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:gb)?\s*", text, re.IGNORECASE | re.ASCII)
     if size and 0 < float(size[1]) <= 1e6:
         return f"{float(size[1]):g} GB", float(size[1])
-    for names in (GPUS, known):  # the three that are always told go first: `a100` is the A100 40GB
+    # the three that are always told go first (`a100` is the A100 40GB), a whole name before the beginning of one
+    for names in (GPUS, known):
+        whole = [name for name in names if plain(name.rpartition(" ")[0]) == wanted]
         found = [name for name in names if wanted and plain(name).startswith(wanted)]
-        if len(found) == 1:
-            return found[0], known[found[0]]
+        for some in (whole, found):
+            if len(some) == 1:
+                return some[0], known[some[0]]
     hint = f"could be {', '.join(found[:8])}" if found else f"expected a memory such as 24GB, or {', '.join(known)}"
     raise UserError(f"GPU {text[:60]!r}: {hint}")
 

@@ -5,7 +5,7 @@ from graphs import block, chain
 
 from shared.errors import UserError
 from shared.graph.convention import Convention
-from shared.graph.cost import Assumptions, dollars, fits, gigabytes, memory, percent, short, train_cost
+from shared.graph.cost import Assumptions, dollars, fits, gigabytes, gpu, memory, percent, rounded, short, train_cost
 from shared.graph.kinds import label
 from shared.graph.measure import measure
 from shared.graph.read import parse
@@ -59,6 +59,35 @@ def test_a_model_too_large_for_a_card_has_batch_zero() -> None:
     model = measure(parse(chain(("linear", {"outFeatures": 1_000_000}), shape=[1_000_000]), "f"))
     assert [fit.fits for fit in fits(model, Assumptions())] == [False, False, False]
     assert [fit.largest_batch for fit in fits(model, Assumptions())] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("T4", ("T4 16GB", 16)),
+        ("a100", ("A100 40GB", 40)),
+        ("A100 80GB", ("A100 80GB", 80)),
+        ("L4", ("L4 24GB", 24)),
+        ("l40s", ("L40S 48GB", 48)),
+        ("NVIDIA GeForce RTX 4090", ("RTX 4090 24GB", 24)),
+        ("24GB", ("24 GB", 24.0)),
+        ("96", ("96 GB", 96.0)),
+    ],
+)
+def test_a_gpu_by_name_or_memory(text: str, found: tuple[str, float]) -> None:
+    assert gpu(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("V100", "could be V100 16GB, V100 32GB"), ("tpu", "a memory such as"), ("", "")]
+)
+def test_a_gpu_that_is_none_or_several(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        gpu(text)
+
+
+def test_a_batch_is_rounded_downwards_to_two_digits() -> None:
+    assert [rounded(n) for n in (0, 7, 99, 102, 257, 9_999, 25_232)] == [0, 7, 99, 100, 250, 9_900, 25_000]
 
 
 def test_cost_follows_from_its_assumptions() -> None:
