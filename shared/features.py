@@ -35,7 +35,7 @@ from torch import Tensor
 
 from shared import models, paths
 from shared.data import ImageSet
-from shared.device import Choice, gloo_group, rank_and_world
+from shared.device import Choice, bf16_unit, gloo_group, rank_and_world
 from shared.errors import UserError
 from shared.progress import Progress
 from shared.text import notice
@@ -300,11 +300,13 @@ def _out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error).lower() for word in words)
 
 
-def yardstick(choice: Choice) -> str:
+def yardstick(choice: Choice, *, may_compile: bool = False) -> str:
     """What a run will take, in words: how long 1,000 images of a ViT-B/16 take on a CPU, from a product timed now.
 
     Good to a factor of 1.5. It is for the person who waits; nothing is chosen by it. Empty for other devices, where
-    extraction takes minutes at most.
+    extraction takes minutes at most. `may_compile`: the script has --compile and it was not given, so it is offered
+    where float32 is all that there is. It stays a choice of the user's: its numbers differ in the last bits, and the
+    minutes that compiling takes pay from some thousand images on (benchmarks/processors.md).
     """
     if choice.device.type != "cpu":
         return ""
@@ -319,7 +321,13 @@ def yardstick(choice: Choice) -> str:
     share = rows * inner * outer / (17.6e9 * 1000)  # of the multiply-adds of 1,000 images
     minutes = min(seconds) / share / 60
     took = f"{minutes:.0f} min" if minutes >= 2 else f"{60 * minutes:.0f} s"
-    return f"; 1,000 images of a model as large as ViT-B/16 take about {took} here"
+    faster = "; --compile is faster there from some thousand images on" if may_compile and no_bf16(choice) else ""
+    return f"; 1,000 images of a model as large as ViT-B/16 take about {took} here{faster}"
+
+
+def no_bf16(choice: Choice) -> bool:
+    """Float32 is the fastest that this CPU has."""
+    return choice.device.type == "cpu" and choice.dtype is torch.float32 and not bf16_unit()[0]
 
 
 # Shards on disk and between processes --------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ def measure(config: Config) -> Run:
     if first_process:
         images = sum(len(d.used) + len(d.tested) for d in data)
         what = f"features of {images:,} images with each of {len(encoders)} models, unless cached"
-        notice(f"{what}, {choice}{features.yardstick(choice)}")
+        notice(f"{what}, {choice}{features.yardstick(choice, may_compile=not config.compile)}")
     notes: list[str] = []
 
     def note(line: str) -> None:

@@ -351,3 +351,8 @@ def test_the_yardstick_says_what_a_slow_cpu_will_take(monkeypatch: pytest.Monkey
     # 8 x 197 x 768 x 3072 of 17.6e12 multiply-adds in 0.1 s: 473 s
     assert features.yardstick(device.choose("cpu", "fp32")).endswith("as ViT-B/16 take about 8 min here")
     assert features.yardstick(device.Choice(torch.device("cuda", 0), torch.float16, "a card")) == ""
+    for unit, dtype, offered in [(None, "fp32", True), (None, "bf16", False), ("AMX", "fp32", False)]:
+        monkeypatch.setattr(features, "bf16_unit", lambda unit=unit: (unit, "said"))
+        choice = device.choose("cpu", dtype)
+        assert ("--compile" in features.yardstick(choice, may_compile=True)) is offered, (unit, dtype)
+        assert "--compile" not in features.yardstick(choice)
