@@ -1,7 +1,8 @@
 """The probe's closed form against the ways a linear probe is usually trained, on the same features, side by side.
 
-    python benchmarks/probe.py                                            random features, 50,000 x 1,024: 40 minutes
-    python benchmarks/probe.py --images 5000 --dim 256 --steps 500        a trial: a minute
+    python benchmarks/probe.py                                            random features, 50,000 x 1,024: an hour
+    python benchmarks/probe.py --peers RidgeClassifierCV "SGD sweep" AdamW   the same without the slowest: 15 minutes
+    python benchmarks/probe.py --images 2000 --dim 128 --classes 10 --steps 500    a trial
     PAPERS_DATA=<mirror> python benchmarks/probe.py --model wheel:vit-s14-saliency --data cifar10 --images 10000
 
 Each way gets float32 features and labels of the training images, chooses its penalty or learning rate by itself, and
@@ -247,7 +248,12 @@ def measure(config: Config, work: Work) -> dict:
 
 
 def write(cells: list[dict]) -> None:
-    lines = ["# The probe beside other ways to train one", "", *(__doc__ or "").split("\n\n")[2].splitlines(), ""]
+    lines = [
+        "# The probe beside other ways to train one",
+        "",
+        *"\n\n".join((__doc__ or "").split("\n\n")[2:4]).splitlines(),
+        "",
+    ]
     for cell in cells:
         size = f"{cell['images']:,} x {cell['dim']:,}, {cell['classes']} classes, {cell['test']:,} test images"
         lines += [f"## {cell['work']}: {size}", ""]
