@@ -161,8 +161,14 @@ def test_copies_across_splits_are_named_and_left_out(tmp_path, capsys):
         for line in row["warnings"]
     )
     assert any("train/green/nearly.bmp ~ " in line and "test/green/green-2.png" in line for line in row["warnings"])
-    result = probe(data, tmp_path / "r", "--duplicates", "keep", "--near-duplicates", "never", capsys=capsys)
+    result = probe(
+        data,
+        tmp_path / "r",
+        *("--duplicates", "keep", "--near-duplicates", "never", "--select", "split"),
+        capsys=capsys,
+    )
     (row,) = result["results"]["rows"]
+    assert row["protocols"]["all"]["select"] == "accuracy on 20% of the training images"
     assert row["train"] == 22 and not any("~" in line for line in row["warnings"])
 
 
