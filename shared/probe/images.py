@@ -130,17 +130,17 @@ def _of_list(listed: Listed, name: str, config: Config) -> Sets:
     def part(rows: np.ndarray, split: str) -> Part:
         return Part(ImageSet(name, listed.source(rows, split)), listed.targets[rows], split)
 
-    notes = list(listed.notes)
+    notes, spec = list(listed.notes), str(listed.path.resolve())
     if listed.splits is None:
         whole = part(rows, ALL)
-        sets = Sets(name, listed.path.stem, listed.task, listed.names, whole, whole, notes=notes)
+        sets = Sets(spec, listed.path.stem, listed.task, listed.names, whole, whole, notes=notes)
     else:
         splits = dict.fromkeys(listed.splits)
         collection = Collection(str(listed.path), [split for split in splits if split], None)
         chosen = _roles(collection, config)
         of = np.array(listed.splits)
         parts = {role: part(np.flatnonzero(of == split), split) for role, split in chosen.items()}
-        sets = Sets(name, listed.path.stem, listed.task, listed.names, parts["train"], parts["test"])
+        sets = Sets(spec, listed.path.stem, listed.task, listed.names, parts["train"], parts["test"])
         sets.held_out, sets.notes = parts.get("held out"), notes
     return sets
 

@@ -34,7 +34,7 @@ def slug(text: str) -> str:
 
 def key(row: Row) -> tuple[str, ...]:
     """Rows of one key are the same measurement: the later one replaces the earlier."""
-    return tuple(str(row[name]) for name in ("data", "split", "spec", "transform", "pool", "dtype", "task"))
+    return tuple(str(row[name]) for name in ("data_spec", "split", "spec", "transform", "pool", "dtype", "task"))
 
 
 @dataclass
@@ -161,8 +161,14 @@ def headline(row: Row) -> tuple[str, float, str]:
 def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
     """The old rows, those that were measured again in their new form, then the other new ones."""
     replaced = {key(row): row for row in new}
-    kept = [replaced.pop(key(row), row) for row in old]
-    return kept + list(replaced.values())
+    every = [replaced.pop(key(row), row) for row in old] + list(replaced.values())
+    specs: dict[str, set[str]] = {}
+    for row in every:
+        specs.setdefault(row["data"], set()).add(row["data_spec"])
+    for row in every:
+        if len(specs[row["data"]]) > 1:  # two folders of one name go by their paths
+            row["data"] = row["data_spec"]
+    return every
 
 
 # As a table ----------------------------------------------------------------------------------------------------------

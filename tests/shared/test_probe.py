@@ -105,6 +105,9 @@ def test_rows_are_added_over_runs_and_a_repeated_one_is_replaced(tmp_path, capsy
     assert [list(row["protocols"]) for row in result["results"]["rows"]] == [["all"], ["all", "few-shot", "knn"]]
     log = (tmp_path / "r" / "probe" / "probe.log").read_text(encoding="utf-8")
     assert "tiny (earlier)" in log
+    other = photos(tmp_path / "elsewhere" / "first", {"red": 8, "green": 8}, first=90)
+    result = probe(other, tmp_path / "r", capsys=capsys)
+    assert [row["data"] for row in result["results"]["rows"]] == [str(first), "second", str(other)]
 
 
 def test_a_saved_head_is_scikit_learns_ridge_and_answers(tmp_path, capsys, monkeypatch):

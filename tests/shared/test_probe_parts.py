@@ -12,6 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from shared.errors import UserError
 from shared.probe import copies, lists, others, scores, shots
+from shared.probe import head as heads
 from shared.probe.images import stratified
 
 
@@ -220,3 +221,24 @@ def test_a_few_images_of_a_repository_of_images_are_all_that_is_fetched(tmp_path
     some = collection.load_some("train", Few(2, 0, 0))
     assert fetched[-1] == 4 and np.bincount(some.labels).tolist() == [2, 2] and some.class_names == ["cat", "dog"]
     assert len(collection.load_some("test", Few(0, 5, 0)).labels) == fetched[-1] == 5
+
+
+def test_a_heads_answers_are_classes_labels_or_numbers(tmp_path):
+    import dataclasses
+
+    about = heads.About(
+        heads.FORMAT, "labels", ["a", "b"], "m", "r", "0", "p", "own", "own", "float32", 1.0, 2.0, "d", 2, "f"
+    )
+    head = heads.Head(np.eye(2), np.array([0.0, 0.5]), about)
+    head.save(tmp_path / "head.safetensors")
+    loaded = heads.load(tmp_path / "head.safetensors")
+    assert loaded.about == about and (loaded.weights == head.weights).all()
+    values = loaded.scores(np.array([[0.9, 0.0], [0.1, -0.5]], np.float32))
+    assert heads.answers(loaded, values, 3) == (
+        ["labels", "a", "b"],
+        [["a, b", "0.900", "0.500"], ["-", "0.100", "0.000"]],
+    )
+    loaded.about = dataclasses.replace(about, task="classes")
+    assert heads.answers(loaded, values, 1) == (["class", "probability"], [["a", "0.550"], ["a", "0.512"]])
+    loaded.about = dataclasses.replace(about, task="number")
+    assert heads.answers(loaded, values, 1)[1] == [["0.9", "0.5"], ["0.1", "0"]]
