@@ -50,7 +50,7 @@ class Machine:
     dtype: str = "auto"
     """auto, fp16, bf16 or fp32"""
     batch_size: int = 0
-    """images in the network at a time (default: 32 on a CPU, on a GPU the fastest)"""
+    """images in the network at a time (default: 32 on a CPU, 256 on a GPU)"""
 
 
 @dataclass

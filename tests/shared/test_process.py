@@ -166,11 +166,16 @@ def test_a_signal_ends_a_script_at_once_with_one_line(how, number, says, tmp_pat
         pytest.skip("once is enough: it loads torch")
     command = [sys.executable, "-c", STOPPABLE, "--how", how]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # the tests themselves may run under nohup or a shell's &, which ignore the signal; a child inherits that
+    pipes["preexec_fn"] = lambda: signal.signal(number, signal.SIG_DFL)
     with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, **pipes) as process_:
-        assert process_.stdout.readline() == b"ready\n" and list(tmp_path.iterdir())
-        time.sleep(1.5 * (how == "threads"))
-        process_.send_signal(number)
-        _, said = process_.communicate(timeout=20)
+        try:
+            assert process_.stdout.readline() == b"ready\n" and list(tmp_path.iterdir())
+            time.sleep(1.5 * (how == "threads"))
+            process_.send_signal(number)
+            _, said = process_.communicate(timeout=20)
+        finally:
+            process_.kill()  # leaving the block waits for it, so one that did not end would hang the suite
     assert (process_.returncode, said.decode()) == (128 + number, says)
     assert not list(tmp_path.iterdir())  # the temporary folder went with it
 
