@@ -95,6 +95,7 @@ def test_a_compiled_network_is_frozen_in_its_own_calls_only(monkeypatch):
 def test_quiet_blocks_silence_libraries_and_end(caplog):
     import transformers
 
+    transformers.logging.enable_progress_bar()  # another test's library may have turned it off
     logger = logging.getLogger("transformers.test")
     with process.quiet():
         warnings.warn("not heard", stacklevel=1)  # an error under -W error, were it not silenced
