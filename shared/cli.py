@@ -70,9 +70,9 @@ class Images:
     data_root: Path | None = None
     """[data] mirror of the image sets (default: PAPERS_DATA)"""
     label: str = ""
-    """column with the labels, of a data set in tables (default: the one that can only be it)"""
+    """name of the label column, where the data come as a table (default: found, if only one column fits)"""
     image: str = ""
-    """column with the images (default: the one that can only be it)"""
+    """name of the image column (default: found, if only one column fits)"""
     split: str = ""
     """split to take images from, as it is called there; all: every folder is a class (default: the usual one)"""
 

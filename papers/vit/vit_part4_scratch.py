@@ -107,7 +107,7 @@ class Config(cli.Common, cli.TrainTest):
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     threads: int = 0
-    """CPU threads (0: torch's choice); with another number the last digits are others"""
+    """CPU threads (0: torch's choice); another number changes the last digits of the results"""
     estimate: bool = True
     """[what] time 20 steps of each network first and say how long all will take"""
     until: int | None = None

@@ -61,7 +61,7 @@ class Config(cli.Basic, cli.TrainTest, Machine):
     """what is done to an image first: own: as the model was published; squash: the whole image to a square; crop: the
     middle of it"""
     pool: Literal["own", "cls", "mean", "cls+mean"] = "own"
-    """a transformer's numbers: own: as its family is used; the class token, the mean of the patches, or both"""
+    """which numbers of a transformer: own: as is usual for it; the class token, the mean of the patches, or both"""
     compile: bool = False
     """compile the models: minutes first, then faster"""
     data: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Config(cli.Basic, cli.TrainTest, Machine):
     select: Literal["loo", "split"] = "loo"
     """what chooses lambda: leave-one-out, or a held-out split (validation where there is one, else a fifth of train)"""
     lambdas: tuple[float, ...] = ()
-    """penalties of `all` to choose from (default: half decades around the features' own scale)"""
+    """penalties of `all` to choose from (default: a factor of root 10 apart, around the features' scale)"""
     shots: tuple[int, ...] = (1, 5, 10)
     """images per class of few-shot"""
     draws: int = 5
