@@ -25,10 +25,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from shared.errors import UserError
 
@@ -143,6 +144,20 @@ def refuse_twice(texts: Sequence[str]) -> None:
         if (same := parse(text).same) in seen:
             raise UserError(f"model {text}: named twice, perhaps in two spellings; name each model once")
         seen.add(same)
+
+
+def name_apart(items: Sequence[Any], whole: str) -> None:
+    """Two models or data sets of one `title` go by their whole names, as results are kept by title.
+
+    whole: the attribute that holds the whole name. UserError: the same one is named twice.
+    """
+    names, titles = (Counter(getattr(item, key) for item in items) for key in (whole, "title"))
+    for item in items:
+        name = getattr(item, whole)
+        if names[name] > 1:
+            raise UserError(f"{name} is named twice, perhaps in two spellings; name each model and data set once")
+        if titles[item.title] > 1:
+            item.title = name
 
 
 def with_weights(text: str, weights: str) -> str:

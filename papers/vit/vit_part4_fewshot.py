@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -231,8 +229,8 @@ def measure(config: Config) -> Run:
         encoder = features.deferred(spec, choice, compile=config.compile)
         title = ARTICLE_MODELS.get(spec, encoder.identity.name)
         encoders.append(Model(spec, title, encoder, models.computed_in(encoder.identity, choice)))
-    name_apart(encoders)
-    name_apart(data)
+    specs.name_apart(encoders, "spec")
+    specs.name_apart(data, "spec")
 
     first_process = device.rank_and_world()[0] == 0
     if first_process:
@@ -298,16 +296,6 @@ def open_data(name: str, config: Config) -> Split:
     split.draws = splits.draws(split, tuple(sorted(config.shots)) if article else (), config.draws, seed=config.seed)
     split.spec, split.title = name, ARTICLE_DATA.get(name) or (Path(name).name if Path(name).is_absolute() else name)
     return split
-
-
-def name_apart(items: Sequence[Model] | Sequence[Split]) -> None:
-    """Two of one title go by their specs, since results are kept by title. UserError: the same one is named twice."""
-    specs, titles = Counter(item.spec for item in items), Counter(item.title for item in items)
-    for item in items:
-        if specs[item.spec] > 1:
-            raise UserError(f"{item.spec} is named twice, perhaps in two spellings; name each model and data set once")
-        if titles[item.title] > 1:
-            item.title = item.spec
 
 
 # ---- the log, section by section; a section that measures what the article prints returns it by the published ids

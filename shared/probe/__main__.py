@@ -13,8 +13,7 @@ results/probe/<name>.{log,json,csv}; a later run of the same name adds its rows.
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
@@ -27,7 +26,7 @@ from shared.paths import atomic_write, require_writable
 from shared.probe import rows
 from shared.probe.rows import Row
 from shared.record import aligned, require_plain
-from shared.specs import COMMIT
+from shared.specs import COMMIT, name_apart
 from shared.text import WIDTH, notice, say
 
 if TYPE_CHECKING:
@@ -159,8 +158,8 @@ def each(config: Config, choice: Choice) -> Iterator[tuple[Model, Sets, Taken]]:
     settings = {"transform": config.transform, "pool": config.pool, "compile": config.compile}
     models = [probing.open_model(spec, choice, **settings) for spec in config.model]
     data = [images.open_sets(name, config) for name in config.data]
-    name_apart(models)
-    name_apart(data)
+    name_apart(models, "name")
+    name_apart(data, "name")
     first = rank_and_world()[0] == 0
     if first:
         count = sum(len(part) for sets in data for part in sets.parts.values())
@@ -174,16 +173,6 @@ def each(config: Config, choice: Choice) -> Iterator[tuple[Model, Sets, Taken]]:
                 if sets.keep is None:  # the images are decoded now
                     probing.find_copies(sets, drop=config.duplicates == "drop", near=config.near_duplicates)
                 yield model, sets, taken
-
-
-def name_apart(items: Sequence[Model] | Sequence[Sets]) -> None:
-    """Two of one title go by their whole names. UserError: the same one is named twice."""
-    names, titles = Counter(item.name for item in items), Counter(item.title for item in items)
-    for item in items:
-        if names[item.name] > 1:
-            raise UserError(f"{item.name} is named twice, perhaps in two spellings; name each model and data set once")
-        if titles[item.title] > 1:
-            item.title = item.name
 
 
 def can_write(option: str, path: Path) -> None:
