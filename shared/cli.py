@@ -21,7 +21,7 @@ import re
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
@@ -120,6 +120,19 @@ def run(main: Callable[[Any], object], config_type: type[C], argv: list[str] | N
     except Exception as error:
         fail(error)
     sys.exit(code)
+
+
+def run_command(
+    commands: Mapping[str, tuple[Callable[[Any], object], type]],
+    main: Callable[[Any], object],
+    config_type: type,
+    argv: list[str] | None = None,
+) -> NoReturn:
+    """As `run`, for a script whose first word may be one of `commands`; without one it is `main`."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] in commands:
+        run(*commands[argv[0]], argv[1:])
+    run(main, config_type, argv)
 
 
 def fail(error: Exception) -> NoReturn:

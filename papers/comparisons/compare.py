@@ -296,10 +296,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> None:
     """A first word that is a command, or two models."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if arguments and arguments[0] in COMMANDS:
-        cli.run(*COMMANDS[arguments[0]], arguments[1:])
-    cli.run(compare, Compare, arguments)
+    cli.run_command(COMMANDS, compare, Compare, argv)
 
 
 if __name__ == "__main__":

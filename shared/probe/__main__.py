@@ -371,10 +371,7 @@ COMMANDS = {"predict": (predict, Predict)}
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """The command line: `predict` first asks a saved probe, everything else probes."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments and arguments[0] in COMMANDS:
-        cli.run(*COMMANDS[arguments[0]], arguments[1:])
-    cli.run(probe, Config, arguments)
+    cli.run_command(COMMANDS, probe, Config, arguments)
 
 
 if __name__ == "__main__":
